@@ -1,0 +1,23 @@
+#pragma once
+/* Every limit of the HTTP room. Listed in docs/limits.md. */
+
+#define HTTP_MAX_HEAD (64u << 10)         /* request or response head, bytes: 431 */
+#define HTTP_MAX_TARGET (32u << 10)       /* request target: 414 */
+#define HTTP_MAX_HEADERS 128              /* header lines: 431 */
+#define HTTP_MAX_WORK_BODY (4u << 20)     /* default for collected bodies: 413 */
+#define HTTP_MAX_CHUNK_EXT 256            /* bytes of extension per chunk line */
+#define HTTP_MAX_TRAILER (8u << 10)
+#define HTTP_MAX_PIPELINE 64              /* requests answered per turn of the loop */
+#define HTTP_READ_CHUNK (64u << 10)       /* one read from a socket */
+#define HTTP_OUT_HIGH (256u << 10)        /* response bytes queued before the producer must wait */
+#define HTTP_OUT_LOW (64u << 10)          /* and below which it may go on */
+#define HTTP_HEAD_TIMEOUT_MS 15000u       /* from the first byte of a head to its end: 408 */
+#define HTTP_IDLE_TIMEOUT_MS 75000u       /* keep-alive without a request */
+#define HTTP_BODY_TIMEOUT_MS 60000u       /* without a byte of an expected body: 408 */
+#define HTTP_WRITE_TIMEOUT_MS 60000u      /* without progress of a queued response */
+#define HTTP_CONNECT_TIMEOUT_MS 5000u     /* upstream connect */
+#define HTTP_LINGER_MS 1000u              /* draining an unread body before closing */
+#define HTTP_POOL_IDLE_MS 30000u          /* kept-alive upstream connections */
+#define HTTP_POOL_MAX_IDLE 64             /* per target */
+#define HTTP_WS_MAX_MESSAGE (16u << 20)
+#define HTTP_MULTIPART_MAX_HEAD (16u << 10)

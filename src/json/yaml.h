@@ -1,0 +1,10 @@
+#pragma once
+/* YAML 1.1 (libyaml) core schema into the same tree as JSON. Anchors are expanded within a limit
+ * (YAML_MAX_NODES in all), merge keys and custom tags are refused. */
+#include "json/json.h"
+#define YAML_MAX_NODES 100000u
+struct json *yaml_parse(struct str text, struct err *e);
+/* All documents of a stream as an array. */
+struct json *yaml_parse_all(struct str text, struct err *e);
+/* Block style, for people. */
+int yaml_dump(const struct json *j, struct buf *out);
