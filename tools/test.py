@@ -1,0 +1,231 @@
+#!/usr/bin/python3
+"""Runs every test there is and ends with one line: N passed, N failed, N skipped.
+
+Stages run in order; a stage is a function that yields results. What a stage prints goes to
+build/test/<stage>.log, and its end is shown when something failed. `--only lint,unit` picks stages.
+"""
+
+import argparse
+import glob
+import os
+import subprocess
+import sys
+import time
+import xml.etree.ElementTree as ET
+
+ROOT = os.path.dirname(os.path.dirname(os.path.abspath(__file__)))
+OUT = os.path.join(ROOT, "build", "test")
+PYTHON = "/usr/bin/python3"
+SANITIZERS = {
+    "ASAN_OPTIONS": "detect_leaks=1:abort_on_error=0:exitcode=99:strict_string_checks=1",
+    "UBSAN_OPTIONS": "halt_on_error=1:print_stacktrace=1:exitcode=99",
+    "TSAN_OPTIONS": "halt_on_error=1:exitcode=99:second_deadlock_stack=1",
+    "LSAN_OPTIONS": "exitcode=99",
+}
+
+
+class Result:
+    def __init__(self):
+        self.passed = self.failed = self.skipped = 0
+        self.notes = []
+
+    def add(self, other):
+        self.passed += other.passed
+        self.failed += other.failed
+        self.skipped += other.skipped
+        self.notes += other.notes
+
+
+class Stage:
+    """Where one stage writes its log, and how it runs commands."""
+
+    def __init__(self, name, args):
+        self.name, self.args = name, args
+        self.result = Result()
+        os.makedirs(OUT, exist_ok=True)
+        self.log_path = os.path.join(OUT, name + ".log")
+        self.log = open(self.log_path, "w")
+
+    def run(self, cmd, env=None, timeout=2400):
+        self.log.write("$ " + " ".join(cmd) + "\n")
+        self.log.flush()
+        full = dict(os.environ, **SANITIZERS, **(env or {}))
+        try:
+            return subprocess.run(cmd, cwd=ROOT, env=full, stdin=subprocess.DEVNULL, stdout=self.log,
+                                  stderr=subprocess.STDOUT, timeout=timeout).returncode
+        except subprocess.TimeoutExpired:
+            self.log.write(f"timed out after {timeout} s\n")
+            return 124
+
+    def check(self, what, cmd, env=None, timeout=2400):
+        """One command, one result."""
+        if self.run(cmd, env, timeout) == 0:
+            self.result.passed += 1
+            return True
+        self.result.failed += 1
+        self.result.notes.append(f"{self.name}: {what} failed")
+        return False
+
+    def junit(self, path, what, code):
+        """Counts the cases of a JUnit file; a run that wrote none counts as one failure."""
+        if not os.path.exists(path):
+            self.result.failed += 1
+            self.result.notes.append(f"{self.name}: {what} wrote no results (exit {code})")
+            return
+        failed_before = self.result.failed
+        for case in ET.parse(path).getroot().iter("testcase"):
+            name = f"{case.get('classname') or what}.{case.get('name')}"
+            if case.find("failure") is not None or case.find("error") is not None:
+                self.result.failed += 1
+                self.result.notes.append(f"{self.name}: {name} failed")
+            elif case.find("skipped") is not None:
+                self.result.skipped += 1
+                reason = case.find("skipped").get("message") or "no reason given"
+                self.result.notes.append(f"{self.name}: {name} skipped: {reason}")
+            else:
+                self.result.passed += 1
+        if code not in (0, 5) and self.result.failed == failed_before:
+            self.result.failed += 1
+            self.result.notes.append(f"{self.name}: {what} ended with exit {code}")
+
+    def meson(self, flavour, suites):
+        xml = os.path.join(ROOT, "build", flavour, "meson-logs", "testlog.junit.xml")
+        if os.path.exists(xml):
+            os.unlink(xml)
+        cmd = ["meson", "test", "-C", f"build/{flavour}", "--print-errorlogs", "--num-processes", "2"]
+        for s in suites:
+            cmd += ["--suite", s]
+        self.junit(xml, f"meson {flavour}", self.run(cmd))
+
+    def pytest(self, flavour, paths, extra=()):
+        paths = [p for p in paths if os.path.isdir(os.path.join(ROOT, p))]
+        if not paths:
+            return
+        xml = os.path.join(OUT, f"{self.name}.xml")
+        if os.path.exists(xml):
+            os.unlink(xml)
+        bin_dir = os.path.join(ROOT, "build/bin" if flavour == "release" else f"build/{flavour}/bin")
+        cmd = [PYTHON, "-m", "pytest", "-q", "-ra", "--tb=short", "-p", "no:cacheprovider",
+               f"--junitxml={xml}", *extra, *paths]
+        env = {"OSB_BIN": bin_dir, "OSB_FLAVOUR": flavour, "PYTHONDONTWRITEBYTECODE": "1"}
+        self.junit(xml, "pytest", self.run(cmd, env))
+
+
+def tracked(*patterns):
+    out = subprocess.run(["git", "ls-files", *patterns], cwd=ROOT, capture_output=True, text=True, check=True)
+    return [f for f in out.stdout.split("\n") if f]
+
+
+def stage_lint(s):
+    s.check("room edges", [PYTHON, "tools/check_rooms.py"])
+    s.check("style", [PYTHON, "tools/check_style.py"])
+    s.check("layout (make format)", ["clang-format", "--dry-run", "-Werror", *tracked("*.c", "*.h")])
+
+
+def stage_build(s):
+    for flavour in ("release", "clang", "asan", "fuzz"):
+        s.check(flavour, ["tools/build", flavour])
+
+
+def stage_tidy(s):
+    if s.check("compile", ["tools/build", "clang"]):
+        files = [f for f in tracked("src/**/*.c", "src/*.c")]
+        s.check("clang-tidy", ["tools/tidy", *files])
+
+
+def stage_unit(s):
+    if s.check("build", ["tools/build", "asan"]):
+        s.meson("asan", ["unit", "corpus"])
+
+
+def stage_threads(s):
+    """The rooms with threads once more, under ThreadSanitizer."""
+    if s.check("build", ["tools/build", "tsan"]):
+        s.meson("tsan", ["threads"])
+
+
+def stage_fuzz(s):
+    if not s.check("build", ["tools/build", "fuzz"]):
+        return
+    for exe in sorted(glob.glob(os.path.join(ROOT, "build/fuzz/bin/fuzz_*"))):
+        target = os.path.basename(exe)[len("fuzz_"):]
+        corpus = os.path.join(ROOT, "fuzz/corpus", target)
+        grown = os.path.join(ROOT, "build/fuzz/corpus", target)
+        os.makedirs(grown, exist_ok=True)
+        crash = os.path.join(OUT, f"crash-{target}-")
+        s.check(target, [exe, f"-max_total_time={s.args.fuzz_seconds}", "-timeout=10", "-rss_limit_mb=2048",
+                         "-print_final_stats=0", "-verbosity=0", f"-artifact_prefix={crash}", grown, corpus],
+                timeout=s.args.fuzz_seconds + 120)
+
+
+def stage_integration(s):
+    if s.check("build", ["tools/build", "release"]):
+        s.pytest("release", ["tests/integration"])
+
+
+def stage_integration_asan(s):
+    """The same programs with ASan and UBSan."""
+    if s.check("build", ["tools/build", "asan"]):
+        s.pytest("asan", ["tests/integration"])
+
+
+def stage_security(s):
+    if s.check("build", ["tools/build", "release"]):
+        s.pytest("release", ["tests/security"])
+
+
+def stage_chaos(s):
+    if s.check("build", ["tools/build", "fault"]):
+        s.pytest("fault", ["tests/chaos"])
+
+
+def stage_soak(s):
+    if s.check("build", ["tools/build", "release"]):
+        s.pytest("release", ["tests/soak"])
+
+
+STAGES = {
+    "lint": stage_lint, "build": stage_build, "tidy": stage_tidy, "unit": stage_unit, "threads": stage_threads,
+    "fuzz": stage_fuzz, "integration": stage_integration, "integration-asan": stage_integration_asan,
+    "security": stage_security, "chaos": stage_chaos, "soak": stage_soak,
+}
+ON_DEMAND = {"soak"}
+
+
+def show_end(path, lines=60):
+    with open(path, errors="replace") as f:
+        for line in f.read().split("\n")[-lines:]:
+            print("    " + line)
+
+
+def main():
+    ap = argparse.ArgumentParser(description=__doc__.split("\n")[0])
+    ap.add_argument("--only", default="", help="comma-separated stages: " + ", ".join(STAGES))
+    ap.add_argument("--fuzz-seconds", type=int, default=4)
+    args = ap.parse_args()
+    names = [n for n in args.only.split(",") if n] or [n for n in STAGES if n not in ON_DEMAND]
+    unknown = [n for n in names if n not in STAGES]
+    if unknown:
+        ap.error(f"unknown stage {unknown[0]!r}; there are: {', '.join(STAGES)}")
+
+    total = Result()
+    for name in names:
+        stage = Stage(name, args)
+        print(f"{name} ...", flush=True)
+        start = time.monotonic()
+        STAGES[name](stage)
+        stage.log.close()
+        r = stage.result
+        print(f"{name}: {r.passed} passed, {r.failed} failed, {r.skipped} skipped in "
+              f"{time.monotonic() - start:.0f} s", flush=True)
+        if r.failed:
+            show_end(stage.log_path)
+        total.add(r)
+    for note in total.notes:
+        print(note)
+    print(f"{total.passed} passed, {total.failed} failed, {total.skipped} skipped")
+    return 1 if total.failed or total.passed == 0 else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())
