@@ -119,6 +119,7 @@ def tracked(*patterns):
 def stage_lint(s):
     s.check("room edges", [PYTHON, "tools/check_rooms.py"])
     s.check("style", [PYTHON, "tools/check_style.py"])
+    s.check("docs/limits.md", [PYTHON, "tools/gen_limits.py", "--check"])
     s.check("layout (make format)", ["clang-format", "--dry-run", "-Werror", *tracked("*.c", "*.h")])
 
 
