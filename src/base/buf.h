@@ -2,7 +2,7 @@
 /* A growing byte buffer with a mandatory maximum.
  *
  * Invariant: len <= cap <= max (+1 for the hidden NUL of buf_cstr). Appending beyond max appends
- * nothing, marks the buffer as failed and returns -ENOSPC; so a chain of appends can be checked
+ * nothing, marks the buffer as failed and returns -ENOSPC, and so does every append after it; a chain of appends can be checked
  * once at the end with buf_failed(). Memory is allocated on first use and returned by buf_done(). */
 
 #include <stdarg.h>
@@ -46,9 +46,9 @@ int buf_add_cstr(struct buf *b, const char *s);
 int buf_add_char(struct buf *b, char c);
 int buf_add_u64(struct buf *b, uint64_t v);
 int buf_printf(struct buf *b, const char *fmt, ...) __attribute__((format(printf, 2, 3)));
-int buf_vprintf(struct buf *b, const char *fmt, va_list ap);
+int buf_vprintf(struct buf *b, const char *fmt, va_list ap) __attribute__((format(printf, 2, 0)));
 /* Room for at least n more bytes at b->p + b->len; the caller then adds what it wrote to b->len.
- * Returns 0 or -ENOSPC. */
+ * Returns 0 or -ENOSPC, which does not mark the buffer as failed. */
 int buf_reserve(struct buf *b, size_t n);
 /* Drops n bytes from the front (moves the rest). */
 void buf_consume(struct buf *b, size_t n);

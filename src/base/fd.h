@@ -19,7 +19,9 @@ int fd_write_full(int fd, const void *p, size_t n);
 int fd_open_in_root(int root_fd, const char *path, int flags, mode_t mode);
 /* openat2 with RESOLVE_BENEATH | RESOLVE_NO_SYMLINKS | RESOLVE_NO_MAGICLINKS: no escape, no link. */
 int fd_open_beneath(int dir_fd, const char *path, int flags, mode_t mode);
-/* Whole small files (configuration, cgroup, /proc): at most `max` bytes, else -EFBIG. */
+/* The call itself, with RESOLVE_* flags of <linux/openat2.h>; O_CLOEXEC is added. */
+int fd_openat2(int dir_fd, const char *path, int flags, mode_t mode, uint64_t resolve);
+/* Whole small files (configuration, cgroup, /proc): at most out->max bytes, else -EFBIG. */
 int file_read(int dir_fd, const char *path, struct buf *out);
 /* Temporary file beside the target, fsync, rename: old content or new content, never half. */
 int file_write_atomic(int dir_fd, const char *path, struct str content, mode_t mode);

@@ -12,5 +12,5 @@ uint64_t rand_below(uint64_t n); /* uniform in [0, n) */
 #define UUID_LEN 36
 void rand_id_hex(char out[ID_HEX_LEN + 1]);
 void rand_uuid(char out[UUID_LEN + 1]);
-/* n characters of [0-9A-Za-z], for keys and tokens. */
+/* n characters of [0-9A-Za-z] and a NUL, for keys and tokens. */
 void rand_token(char *out, size_t n);
