@@ -14,6 +14,7 @@
 struct http_client;
 struct http_call;
 struct io_tls_ctx;
+struct buf;
 
 struct http_client_opts {
     uint64_t connect_timeout_ms, idle_pool_ms; /* 0: http/limits.h */
