@@ -29,10 +29,13 @@ struct h1_head {
     int minor; /* HTTP/1.<minor>: 0 or 1 */
     size_t n_headers;
     struct h1_header headers[HTTP_MAX_HEADERS];
-    int64_t content_length; /* -1: not given */
+    /* -1: not given. In a response that has no body whatever its headers say (1xx, 204, 304, answers
+     * to HEAD, 2xx to CONNECT): 0, and chunked is false. Neither length nor chunked in any other
+     * response: the body ends with the connection, and keep_alive is false. */
+    int64_t content_length;
     bool chunked, keep_alive, expect_continue, has_upgrade;
     struct str host; /* request: Host, or the authority of an absolute-form target */
-    /* On H1_BAD: the status to answer with (400, 414, 431, 501, 505) and why. */
+    /* On H1_BAD: the status to answer with (request: 400, 414, 431, 501, 505; response: 502) and why. */
     int bad_status;
     const char *bad_reason;
 };
