@@ -51,15 +51,15 @@ bool json_next(const struct json *obj, void **it, const char **ret_key, struct j
 /* ---- building trees (owned by the caller, then by the parent they are put into) ---- */
 struct json *json_object_new(void);
 struct json *json_array_new(void);
-struct json *json_string_new(struct str s); /* invalid UTF-8 is repaired */
+struct json *json_string_new(struct str s); /* invalid UTF-8 is repaired, NUL becomes U+FFFD */
 struct json *json_int_new(int64_t v);
-struct json *json_num_new(double v);
+struct json *json_num_new(double v); /* null when not finite */
 struct json *json_bool_new(bool v);
 struct json *json_null_new(void);
 void json_set(struct json *obj, const char *key, struct json *take_value);
 void json_del(struct json *obj, const char *key);
 void json_push(struct json *arr, struct json *take_value);
-struct json *json_copy(const struct json *j); /* deep */
+struct json *json_clone(const struct json *j); /* deep */
 bool json_eq(const struct json *a, const struct json *b);
 int json_dump(const struct json *j, struct buf *out, int indent); /* 0: compact; keys in order */
 
