@@ -23,6 +23,12 @@ static inline void arena_done_cleanup(struct arena *a)
 /* Zeroed, aligned for any type. Going over the maximum is a programming error (limits on what is
  * decoded come first) and aborts. */
 void *arena_alloc(struct arena *a, size_t n) __attribute__((returns_nonnull));
+/* Bytes left below the maximum: for decoders that refuse instead of aborting. */
+static inline size_t arena_room(const struct arena *a)
+{
+    size_t max = a->max ? a->max : ARENA_DEFAULT_MAX;
+    return a->used < max ? max - a->used : 0;
+}
 void *arena_array(struct arena *a, size_t n, size_t size) __attribute__((returns_nonnull));
 char *arena_strdup(struct arena *a, const char *s) __attribute__((returns_nonnull));
 /* NUL-terminated copy. */

@@ -56,7 +56,7 @@ enum json_field_kind {
     JSON_F_INT,      /* struct opt_int */
     JSON_F_NUM,      /* struct opt_num */
     JSON_F_BOOL,     /* struct opt_bool */
-    JSON_F_STR_LIST, /* struct str_list */
+    JSON_F_STR_LIST, /* struct str_list; present but empty has n 0 and v not NULL */
     JSON_F_STR_MAP,  /* struct str_map, string values only */
     JSON_F_OBJ,      /* pointer to a sub-struct in the arena, NULL when absent */
     JSON_F_OBJ_LIST, /* struct obj_list */
@@ -72,14 +72,14 @@ struct json_field {
     size_t offset;
     const char *alias;         /* accepted as well when decoding (snake_case) */
     const struct json_table *sub;
-    const char *const *choices;/* NULL-terminated enum of strings */
-    const char *pattern;       /* POSIX extended regular expression, anchored by the author */
+    const char *const *choices;/* NULL-terminated enum of strings; also for each value of a list or map */
+    const char *pattern;       /* POSIX extended regular expression, anchored by the author; like choices */
     bool required;             /* must be present and not null */
     bool not_null;             /* absent is fine, null is not */
     bool omit_empty;           /* encode: skip empty strings, lists and maps, zero numbers */
     bool encode_null;          /* encode: absent as null instead of leaving it out */
     bool ignore_case;          /* the key matches in any case */
-    int64_t min, max;          /* INT and NUM; both 0: no range */
+    int64_t min, max;          /* INT and NUM; both 0: no range; max below min: no upper bound */
     size_t min_len, max_len;   /* STR (characters), lists and maps (entries); max_len 0: no limit */
 };
 
