@@ -1,0 +1,125 @@
+/* Worker threads behind a bounded queue. */
+
+#include "io/pool.h"
+
+#include <errno.h>
+#include <pthread.h>
+#include <signal.h>
+
+#include "base/must.h"
+
+struct job {
+    io_fn *fn;
+    void *arg;
+};
+
+struct io_pool {
+    pthread_mutex_t mu;
+    pthread_cond_t more;
+    struct job *ring; /* max slots */
+    size_t max, head, n;
+    unsigned n_busy, n_threads;
+    bool closing;
+    char name[16];
+    pthread_t threads[];
+};
+
+static void *work(void *arg)
+{
+    struct io_pool *p = arg;
+
+    (void)pthread_setname_np(pthread_self(), p->name); /* cosmetic */
+    must(pthread_mutex_lock(&p->mu) == 0);
+    for (;;) {
+        while (p->n == 0 && !p->closing) {
+            must(pthread_cond_wait(&p->more, &p->mu) == 0);
+        }
+        if (p->n == 0) {
+            break;
+        }
+        struct job j = p->ring[p->head];
+        p->head = (p->head + 1) % p->max;
+        p->n--;
+        p->n_busy++;
+        must(pthread_mutex_unlock(&p->mu) == 0);
+        j.fn(j.arg);
+        must(pthread_mutex_lock(&p->mu) == 0);
+        p->n_busy--;
+    }
+    must(pthread_mutex_unlock(&p->mu) == 0);
+    return NULL;
+}
+
+struct io_pool *io_pool_new(const char *name, unsigned n_threads, size_t max_queued)
+{
+    sigset_t all, old;
+
+    must(n_threads > 0 && max_queued > 0);
+    struct io_pool *p = xcalloc(1, sizeof(*p) + n_threads * sizeof(pthread_t));
+    p->max = max_queued;
+    p->ring = xcalloc(max_queued, sizeof(struct job));
+    p->n_threads = n_threads;
+    (void)snprintf(p->name, sizeof(p->name), "%s", name); /* cut to the kernel's 15 characters */
+    must(pthread_mutex_init(&p->mu, NULL) == 0);
+    must(pthread_cond_init(&p->more, NULL) == 0);
+    /* Blocking work is not to be interrupted by signals that a loop watches. */
+    (void)sigfillset(&all);
+    must(pthread_sigmask(SIG_SETMASK, &all, &old) == 0);
+    for (unsigned i = 0; i < n_threads; i++) {
+        must(pthread_create(&p->threads[i], NULL, work, p) == 0);
+    }
+    must(pthread_sigmask(SIG_SETMASK, &old, NULL) == 0);
+    return p;
+}
+
+void io_pool_free(struct io_pool *p)
+{
+    if (!p) {
+        return;
+    }
+    must(pthread_mutex_lock(&p->mu) == 0);
+    p->closing = true;
+    must(pthread_cond_broadcast(&p->more) == 0);
+    must(pthread_mutex_unlock(&p->mu) == 0);
+    for (unsigned i = 0; i < p->n_threads; i++) {
+        must(pthread_join(p->threads[i], NULL) == 0);
+    }
+    (void)pthread_cond_destroy(&p->more);
+    (void)pthread_mutex_destroy(&p->mu);
+    free(p->ring);
+    free(p);
+}
+
+int io_pool_submit(struct io_pool *p, io_fn *fn, void *arg)
+{
+    int r = 0;
+
+    must(pthread_mutex_lock(&p->mu) == 0);
+    if (p->closing) {
+        r = -ESHUTDOWN;
+    } else if (p->n == p->max) {
+        r = -EAGAIN;
+    } else {
+        p->ring[(p->head + p->n) % p->max] = (struct job){fn, arg};
+        p->n++;
+        must(pthread_cond_signal(&p->more) == 0);
+    }
+    must(pthread_mutex_unlock(&p->mu) == 0);
+    return r;
+}
+
+size_t io_pool_queued(struct io_pool *p)
+{
+    must(pthread_mutex_lock(&p->mu) == 0);
+    size_t n = p->n;
+    must(pthread_mutex_unlock(&p->mu) == 0);
+    return n;
+}
+
+unsigned io_pool_busy(struct io_pool *p)
+{
+    must(pthread_mutex_lock(&p->mu) == 0);
+    unsigned n = p->n_busy;
+    must(pthread_mutex_unlock(&p->mu) == 0);
+    return n;
+}
