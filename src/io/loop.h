@@ -13,7 +13,8 @@ struct io_group;
 typedef void io_fn(void *arg);
 
 struct io_loop *io_loop_new(void);
-/* The loop must have been stopped; handles that are still open are closed. */
+/* The loop must have been stopped. What was posted or deferred still runs; handles that are still
+ * open are closed, without a callback. */
 void io_loop_free(struct io_loop *l);
 void io_loop_run(struct io_loop *l);  /* until io_loop_stop() */
 void io_loop_stop(struct io_loop *l); /* any thread */

@@ -28,7 +28,8 @@ enum io_event { IO_READABLE = 1, IO_WRITABLE = 2, IO_HUP = 4 };
 
 typedef void io_stream_cb(struct io_stream *s, unsigned events, void *arg);
 
-/* Takes over a non-blocking descriptor (socket, pipe, PTY master). */
+/* Takes over a non-blocking descriptor (socket, pipe, PTY master). NULL, and the descriptor closed,
+ * when it cannot be watched (a regular file). */
 struct io_stream *io_stream_from_fd(struct io_loop *l, int take_fd, io_stream_cb *cb, void *arg);
 /* Changes who listens: used when a connection is handed from one owner to the next. */
 void io_stream_set_cb(struct io_stream *s, io_stream_cb *cb, void *arg);
@@ -45,7 +46,9 @@ ssize_t io_stream_write(struct io_stream *s, const void *p, size_t n);
 ssize_t io_stream_sendfile(struct io_stream *s, int fd, off_t *offset, size_t n);
 /* True when the transport holds plaintext that was read ahead (TLS): a READABLE event will not
  * come from the kernel for it. The stream delivers such an event itself while READABLE is wanted. */
-int io_stream_shutdown(struct io_stream *s); /* half-close the write side (TLS: close_notify) */
+/* Half-closes the write side (TLS: close_notify; pipe: its reader sees the end). -EOPNOTSUPP for a
+ * terminal. */
+int io_stream_shutdown(struct io_stream *s);
 void io_stream_close(struct io_stream *s);   /* NULL is fine */
 /* Close with a reset, so that nothing lingers: for protocol violations and floods. */
 void io_stream_abort(struct io_stream *s);
