@@ -13,6 +13,7 @@ struct parse {
     const char *start, *p, *end;
     struct h1_head *h;
     bool is_request;
+    bool tab_around; /* the value at hand has a tab before or after it */
     bool has_host, has_te, has_cl;
     bool conn_close, conn_keep_alive, conn_upgrade, upgrade;
 };
@@ -173,7 +174,7 @@ static enum h1_result on_content_length(struct parse *s, struct str v)
         return bad(s, 400, "more than one Content-Length");
     }
     s->has_cl = true;
-    if (v.n == 0 || v.n > 19) {
+    if (v.n == 0 || v.n > 19 || s->tab_around) {
         return bad(s, 400, "malformed Content-Length");
     }
     uint64_t len = 0;
@@ -196,6 +197,9 @@ static enum h1_result on_transfer_encoding(struct parse *s, struct str v)
         return bad(s, 400, "more than one Transfer-Encoding");
     }
     s->has_te = true;
+    if (s->tab_around) { /* legal, but some parsers do not see the header then */
+        return bad(s, 400, "malformed Transfer-Encoding");
+    }
     if (!str_eq_nocase(v, STR("chunked"))) {
         return h1_is_token(v) ? bad(s, 501, "unknown transfer coding")
                               : bad(s, 400, "malformed Transfer-Encoding");
@@ -313,8 +317,9 @@ static enum h1_result parse_header(struct parse *s)
     }
     struct str name = str_n(s->p, (size_t)(p - s->p));
     p++;
+    s->tab_around = false;
     while (p < s->end && (*p == ' ' || *p == '\t')) {
-        p++;
+        s->tab_around |= *p++ == '\t';
     }
     const char *value = p;
     p = value_end(p, s->end);
@@ -324,7 +329,7 @@ static enum h1_result parse_header(struct parse *s)
         return r;
     }
     while (p > value && (p[-1] == ' ' || p[-1] == '\t')) {
-        p--;
+        s->tab_around |= *--p == '\t';
     }
     struct h1_header *h = &s->h->headers[s->h->n_headers++];
     *h = (struct h1_header){name, str_n(value, (size_t)(p - value))};
