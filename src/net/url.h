@@ -1,5 +1,6 @@
 #pragma once
-/* Absolute URLs: scheme://[user[:password]@]host[:port][/path][?query]. Views into the input. */
+/* Absolute URLs: scheme://[user[:password]@]host[:port][/path][?query]. Views into the input.
+ * A fragment is cut off. Only schemes other than http(s) and ws(s) may have an empty host (unix:///x). */
 #include <stdint.h>
 #include "base/str.h"
 struct url {
