@@ -33,11 +33,13 @@ enum runtime_mount_kind { MOUNT_BIND, MOUNT_TMPFS };
 
 struct runtime_mount {
     enum runtime_mount_kind kind;
-    int source_fd;      /* MOUNT_BIND: O_PATH descriptor, already checked against the allow-list; borrowed */
-    const char *source; /* the path behind it, for runtimes that only take paths, and for messages */
+    int source_fd; /* MOUNT_BIND: O_PATH descriptor, already checked against the allow-list;
+                      borrowed */
+    const char
+        *source; /* the path behind it, for runtimes that only take paths, and for messages */
     const char *target; /* absolute, inside */
     bool read_only;
-    uint64_t size;      /* MOUNT_TMPFS, bytes; 0: default */
+    uint64_t size; /* MOUNT_TMPFS, bytes; 0: default */
 };
 
 struct runtime_limits { /* 0: not limited by the request (the runtime's default applies) */
@@ -53,11 +55,11 @@ enum runtime_network { NETWORK_DEFAULT, NETWORK_NONE };
 /* Everything needed to start one sandbox. Borrowed for the time of the call. */
 struct runtime_spec {
     const char *id;
-    const char *image;            /* image name, or NULL with snapshot_layers */
+    const char *image;                       /* image name, or NULL with snapshot_layers */
     const char *image_user, *image_password; /* per-request registry credentials, or NULL */
-    const char *snapshot_id;      /* restore from this snapshot, or NULL */
-    const char *os, *arch;        /* platform request, or NULL */
-    const char *const *entrypoint;/* NULL-terminated */
+    const char *snapshot_id;                 /* restore from this snapshot, or NULL */
+    const char *os, *arch;                   /* platform request, or NULL */
+    const char *const *entrypoint;           /* NULL-terminated */
     const struct runtime_kv *env;
     size_t n_env;
     const struct runtime_kv *labels; /* metadata, and what must survive on the runtime's side */
@@ -66,12 +68,12 @@ struct runtime_spec {
     const struct runtime_mount *mounts;
     size_t n_mounts;
     enum runtime_network network;
-    const char *engine;           /* crun, runc, runsc; NULL: configured default */
-    const char *egress_policy;    /* JSON of the network policy, or NULL; starts the sidecar */
+    const char *engine;        /* crun, runc, runsc; NULL: configured default */
+    const char *egress_policy; /* JSON of the network policy, or NULL; starts the sidecar */
     const char *egress_token;
     bool credential_proxy;
     bool read_only_rootfs;
-    const char *hostname;         /* NULL: the id */
+    const char *hostname; /* NULL: the id */
     /* Called while an image is being fetched (may be NULL): progress and the chance to cancel. */
     bool (*progress)(const char *what, uint64_t done, uint64_t total, void *arg);
     void *progress_arg;
@@ -85,15 +87,15 @@ enum runtime_exit { EXIT_NONE, EXIT_CODE, EXIT_SIGNAL, EXIT_OOM, EXIT_UNKNOWN };
 struct runtime_status {
     enum runtime_state state;
     enum runtime_exit exit;
-    int exit_code; /* or the signal number */
+    int exit_code;                   /* or the signal number */
     int64_t started_us, finished_us; /* wall clock, 0: unknown */
     char detail[256];
 };
 
 struct runtime_stats {
-    double cpu_cores_used;  /* since the last call */
+    double cpu_cores_used; /* since the last call */
     uint64_t cpu_usage_us, memory_bytes, memory_limit, pids;
-    uint64_t disk_bytes;    /* writable layer; 0: unknown */
+    uint64_t disk_bytes; /* writable layer; 0: unknown */
     uint64_t net_rx, net_tx;
 };
 
@@ -108,22 +110,24 @@ typedef void runtime_exit_cb(const char *id, const struct runtime_status *st, vo
 
 struct runtime_ops {
     const char *name; /* "oci" */
-    /* Makes and starts it; returns 0 only when execd has said that it answers. On failure nothing is
-     * left behind and *ret_stage says how far it came. */
-    int (*create)(struct runtime *rt, const struct runtime_spec *spec, enum runtime_stage *ret_stage,
-                  struct err *e);
+    /* Makes and starts it; returns 0 only when execd has said that it answers. On failure nothing
+     * is left behind and *ret_stage says how far it came. */
+    int (*create)(struct runtime *rt, const struct runtime_spec *spec,
+                  enum runtime_stage *ret_stage, struct err *e);
     /* Takes down everything that belongs to the id; success when there is nothing. */
     int (*remove)(struct runtime *rt, const char *id, struct err *e);
     int (*pause)(struct runtime *rt, const char *id, struct err *e);
     int (*resume)(struct runtime *rt, const char *id, struct err *e);
     int (*inspect)(struct runtime *rt, const char *id, struct runtime_status *ret, struct err *e);
     /* Calls fn for every sandbox the runtime has, known to the store or not: for reconcile. */
-    int (*list)(struct runtime *rt, void (*fn)(const char *id, const struct runtime_status *st, void *arg),
-                void *arg, struct err *e);
-    int (*stats)(struct runtime *rt, const char *id, struct runtime_stats *ret, struct err *e);
-    /* Last `tail` lines of the entrypoint's output, each with an RFC 3339 time, since wall_us (0: all). */
-    int (*logs)(struct runtime *rt, const char *id, unsigned tail, int64_t since_us, struct buf *out,
+    int (*list)(struct runtime *rt,
+                void (*fn)(const char *id, const struct runtime_status *st, void *arg), void *arg,
                 struct err *e);
+    int (*stats)(struct runtime *rt, const char *id, struct runtime_stats *ret, struct err *e);
+    /* Last `tail` lines of the entrypoint's output, each with an RFC 3339 time, since wall_us (0:
+     * all). */
+    int (*logs)(struct runtime *rt, const char *id, unsigned tail, int64_t since_us,
+                struct buf *out, struct err *e);
     /* "key: value" lines for people. */
     int (*describe)(struct runtime *rt, const char *id, struct buf *out, struct err *e);
     /* Loop threads. 0, -ENOENT unknown, -EAGAIN not up yet. `port` 1..65535. */

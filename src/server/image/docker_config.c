@@ -1,0 +1,60 @@
+/* Registry credentials as `docker login` keeps them: {"auths":{"host":{"auth":"base64(user:pw)"}}}.
+ * Credential helpers are programs of the user's desktop and are not run. */
+
+#include <errno.h>
+#include <fcntl.h>
+
+#include "base/cleanup.h"
+#include "base/codec.h"
+#include "base/fd.h"
+#include "base/must.h"
+#include "server/image/internal.h"
+
+#define MAX_CONFIG (1u << 20)
+#define MAX_AUTH 4096
+
+static int decode_auth(struct str auth, char **ret_user, char **ret_password)
+{
+    char plain[MAX_AUTH];
+    ssize_t n = base64_decode(auth, plain, sizeof(plain));
+    if (n < 0) {
+        return -ENOENT;
+    }
+    struct str rest = str_n(plain, (size_t)n);
+    struct str user = str_cut(&rest, ':');
+    if (!rest.p) {
+        return -ENOENT;
+    }
+    *ret_user = str_dup(user);
+    *ret_password = str_dup(rest);
+    explicit_bzero(plain, sizeof(plain));
+    return 0;
+}
+
+static struct json *find_auth(const struct json *auths, const char *registry)
+{
+    struct json *j = json_get(auths, registry);
+    if (j || strcmp(registry, "docker.io") != 0) {
+        return j;
+    }
+    return json_get(auths, "https://index.docker.io/v1/");
+}
+
+int docker_config_auth(const char *path, const char *registry, char **ret_user, char **ret_password)
+{
+    cleanup_(buf_done) struct buf text = BUF_INIT(MAX_CONFIG);
+    if (file_read(AT_FDCWD, path, &text) < 0) {
+        return -ENOENT;
+    }
+    cleanup_(json_free) struct json *j = json_parse(buf_str(&text), NULL);
+    struct json *entry = find_auth(json_get(j, "auths"), registry);
+    const char *user = json_cstr(json_get(entry, "username")),
+               *pw = json_cstr(json_get(entry, "password"));
+    if (user && pw) {
+        *ret_user = xstrdup(user);
+        *ret_password = xstrdup(pw);
+        return 0;
+    }
+    struct str auth = json_str(json_get(entry, "auth"));
+    return auth.n > 0 ? decode_auth(auth, ret_user, ret_password) : -ENOENT;
+}
