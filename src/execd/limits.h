@@ -1,0 +1,52 @@
+#pragma once
+/* Every limit of execd. Listed in docs/limits.md. */
+
+/* Requests */
+#define EXECD_MAX_BODY (16u << 20)     /* JSON request body of commands and sessions: 413 */
+#define EXECD_MAX_CONNECTIONS 8192     /* open client connections: 503 */
+#define EXECD_POOL_THREADS 2           /* workers for blocking file work */
+#define EXECD_POOL_QUEUE 512           /* jobs waiting for them: 503 */
+#define EXECD_WRITE_TIMEOUT_MS 600000u /* a response that makes no progress at all is cut */
+
+/* Event streams */
+#define EXECD_PING_MS 3000u            /* keep-alive event of a stream */
+#define EXECD_READ_CHUNK (64u << 10)   /* one read from a child's pipe */
+#define EXECD_EVENT_BATCH (128u << 10) /* encoded events handed to the connection at once */
+#define EXECD_EVENT_TEXT_MAX                                                                       \
+    (512u << 10) /* raw bytes of one text event; longer lines are split                            \
+                  */
+
+/* Commands */
+#define EXECD_MAX_RUNNING 4096                  /* commands running at once: 503 */
+#define EXECD_MAX_RECORDS 1000                  /* finished commands whose status is kept */
+#define EXECD_RECORD_TTL_MS (24u * 3600 * 1000) /* and for how long */
+#define EXECD_RECORD_CONTENT_MAX                                                                   \
+    (8u << 10)                    /* bytes of command text kept in the record of a finished one */
+#define EXECD_LOG_MAX (64u << 20) /* newest bytes kept of a background command's output */
+#define EXECD_LOGS_TOTAL_MAX (256u << 20) /* of all finished background commands together */
+#define EXECD_MAX_DRAINS 256              /* pipes of finished commands that survivors still hold */
+#define EXECD_INTERRUPT_GRACE_MS 3000u    /* from SIGTERM to SIGKILL */
+
+/* Sessions */
+#define EXECD_MAX_SESSIONS 1024
+#define EXECD_SESSION_QUEUE 64              /* runs waiting for their turn in one session */
+#define EXECD_SESSION_STATE_MAX (16u << 20) /* variables, functions, ... of one session */
+#define EXECD_SESSION_TIMEOUT_MS (24ull * 3600 * 1000) /* of a run that names none */
+
+/* PTY */
+#define EXECD_MAX_PTYS 256
+#define EXECD_PTY_RING (1u << 20)   /* output kept for replay */
+#define EXECD_PTY_FRAME (32u << 10) /* output bytes in one live frame */
+#define EXECD_PTY_STDIN_MAX                                                                        \
+    (256u << 10)                         /* input waiting for the process before the client waits  \
+                                          */
+#define EXECD_PTY_MESSAGE_MAX (1u << 20) /* one frame from the client */
+#define EXECD_PTY_PING_MS 30000u
+#define EXECD_PTY_IDLE_MS 60000u          /* no frame at all: dropped */
+#define EXECD_PTY_WRITE_TIMEOUT_MS 10000u /* a client that takes nothing for so long is dropped */
+#define EXECD_PTY_TTL_MS (3600u * 1000)   /* an exited, unattached session is forgotten */
+
+/* Files read whole */
+#define EXECD_PASSWD_MAX (4u << 20) /* /etc/passwd, /etc/group */
+#define EXECD_ENVS_MAX (1u << 20)   /* the EXECD_ENVS file */
+#define EXECD_STOP_GRACE_MS 5000u   /* ordered shutdown: from SIGTERM to SIGKILL */
