@@ -19,5 +19,7 @@
 #define HTTP_LINGER_MS 1000u              /* draining an unread body before closing */
 #define HTTP_POOL_IDLE_MS 30000u          /* kept-alive upstream connections */
 #define HTTP_POOL_MAX_IDLE 64             /* per target */
+#define HTTP_CALL_MAX_HEAD (128u << 10)   /* request head the client sends: what came in and what is added */
+#define HTTP_CALL_MAX_OUT (64u << 20)     /* request body queued by a producer that does not wait: -ENOBUFS */
 #define HTTP_WS_MAX_MESSAGE (16u << 20)
 #define HTTP_MULTIPART_MAX_HEAD (16u << 10)
