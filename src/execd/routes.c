@@ -2,8 +2,23 @@
 
 #include "execd/routes.h"
 
+#include "execd/limits.h"
+#include "execd/routes_files.h"
+
 const struct http_route execd_routes[] = {
     {"GET", "/ping", HTTP_STREAM, .stream = route_ping},
+
+    {"GET", "/files/info", HTTP_WORK, .work = files_info},
+    {"DELETE", "/files", HTTP_WORK, .work = files_delete},
+    {"POST", "/files/permissions", HTTP_WORK, .work = files_permissions},
+    {"POST", "/files/mv", HTTP_WORK, .work = files_move},
+    {"GET", "/files/search", HTTP_WORK, .work = files_search},
+    {"POST", "/files/replace", HTTP_WORK, .work = files_replace, .max_body = EXECD_MAX_BODY},
+    {"POST", "/files/upload", HTTP_STREAM, .stream = files_upload},
+    {"GET", "/files/download", HTTP_STREAM, .stream = files_download},
+    {"GET", "/directories/list", HTTP_WORK, .work = directories_list},
+    {"POST", "/directories", HTTP_WORK, .work = directories_create},
+    {"DELETE", "/directories", HTTP_WORK, .work = directories_delete},
 
     {0},
 };

@@ -1,0 +1,100 @@
+/* /directories: each handler runs in a worker and blocks. */
+
+#include <errno.h>
+#include <limits.h>
+#include <string.h>
+
+#include "base/cleanup.h"
+#include "base/num.h"
+#include "execd/file_request.h"
+#include "execd/fs_list.h"
+#include "execd/fs_path.h"
+#include "execd/fs_perm.h"
+#include "execd/fs_remove.h"
+#include "execd/reply.h"
+#include "execd/routes_files.h"
+
+void directories_list(struct http_req *req, struct http_reply *reply)
+{
+    struct str given = file_request_path(req, reply);
+    if (!given.p) {
+        return;
+    }
+    struct str text = http_req_query_get(req, "depth", 0);
+    uint64_t depth = 1;
+    int r = text.n ? parse_u64(text, &depth) : 0;
+    if (r == -EINVAL) {
+        reply_work_error(reply, 400, CODE_INVALID_BODY, "invalid query parameter 'depth': %.*s",
+                         STR_FMT(text));
+        return;
+    }
+    struct err e = {0};
+    const char *abs = fs_path_resolve(http_req_arena(req), given, &e);
+    if (!abs) {
+        reply_work_error(reply, 500, CODE_RUNTIME_ERROR,
+                         "error converting path %.*s to absolute. %s", STR_FMT(given), e.msg);
+        return;
+    }
+    reply->body.max = FS_LIST_MAX_RESULT;
+    unsigned limit = r == -ERANGE || depth > UINT_MAX ? UINT_MAX : (unsigned)depth;
+    r = fs_list(abs, limit, &reply->body, &e);
+    if (r == FS_LIST_BROKE) {
+        reply_work_error(reply, 500, CODE_RUNTIME_ERROR, "error listing directory %s. %s", abs,
+                         e.msg);
+    } else if (r < 0) {
+        file_reply_error(reply, &e);
+    } else {
+        reply->status = 200;
+        reply->ctype = JSON_CTYPE;
+    }
+}
+
+static int create_one(struct http_req *req, const struct passwd_db *db, const char *path,
+                      const struct file_permission *p, struct err *e)
+{
+    struct fs_owner_mode om;
+    const char *abs = fs_path_resolve(http_req_arena(req), str_from(path), e);
+    if (!abs || fs_perm_parse(db, p, &om, e) < 0) {
+        return -1;
+    }
+    bool created;
+    int r = fs_make_dirs(abs, 0777, &created);
+    if (r < 0) {
+        return err_sys(e, r, "%s", abs);
+    }
+    return created ? fs_perm_apply(abs, &om, e) : 0;
+}
+
+void directories_create(struct http_req *req, struct http_reply *reply)
+{
+    size_t n;
+    struct file_item *items = file_request_items(req, reply, true, &file_permission_table, &n);
+    if (!items) {
+        return;
+    }
+    cleanup_(passwd_done) struct passwd_db db;
+    passwd_load(&db);
+    for (size_t i = 0; i < n; i++) {
+        struct err e = {0};
+        if (create_one(req, &db, items[i].path, items[i].value, &e) < 0) {
+            file_reply_error(reply, &e);
+            return;
+        }
+    }
+    reply_work_empty(reply);
+}
+
+void directories_delete(struct http_req *req, struct http_reply *reply)
+{
+    struct str given;
+    for (size_t i = 0; (given = http_req_query_get(req, "path", i)).p; i++) {
+        struct err e = {0};
+        const char *abs = fs_path_resolve(http_req_arena(req), given, &e);
+        if (!abs || fs_remove_tree(abs, &e) < 0) {
+            reply_work_error(reply, 500, CODE_RUNTIME_ERROR, "error removing directory %.*s. %s",
+                             STR_FMT(given), e.msg);
+            return;
+        }
+    }
+    reply_work_empty(reply);
+}
