@@ -30,7 +30,7 @@ static bool is_hop_name(struct str name)
             }
         }
     }
-    return name.n > 6 && (name.p[0] | 0x20) == 'p' && str_starts_nocase(name, STR("proxy-"));
+    return name.n >= 6 && (name.p[0] | 0x20) == 'p' && str_starts_nocase(name, STR("proxy-"));
 }
 
 static bool is_upgrade_name(struct str name)
