@@ -296,6 +296,11 @@ struct json *json_clone(const struct json *j)
     return j ? made(json_deep_copy(json_raw(j))) : NULL;
 }
 
+struct json *json_ref(struct json *j)
+{
+    return json_wrap(json_incref(json_raw(j)));
+}
+
 bool json_eq(const struct json *a, const struct json *b)
 {
     return a == b || (a && b && json_equal(json_raw(a), json_raw(b)));

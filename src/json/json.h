@@ -60,6 +60,8 @@ void json_set(struct json *obj, const char *key, struct json *take_value);
 void json_del(struct json *obj, const char *key);
 void json_push(struct json *arr, struct json *take_value);
 struct json *json_clone(const struct json *j); /* deep */
+/* One more owner of the same value: each calls json_free(). */
+struct json *json_ref(struct json *j);
 bool json_eq(const struct json *a, const struct json *b);
 int json_dump(const struct json *j, struct buf *out, int indent); /* 0: compact; keys in order */
 

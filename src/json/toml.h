@@ -1,8 +1,9 @@
 #pragma once
-/* TOML 1.0 into the same tree as JSON. Date-times become strings. */
+/* TOML 1.0 into the same tree as JSON. Date-times become strings (RFC 3339 with "T" and "Z"), and so
+ * do inf and nan. A NUL character (\u0000) is refused. */
 #include "json/json.h"
 /* NULL with ERR_INVALID "line 12: ...". Input at most 1 MB, depth at most JSON_MAX_DEPTH. */
 struct json *toml_parse(struct str text, struct err *e);
-/* Line on which a dotted key was defined ("server.port"), 0 when unknown: for messages about values.
- * Only valid for trees from toml_parse_lines(), which records them into `lines` (json object). */
+/* Line on which a dotted key was defined ("server.port", "volumes[2].name"): an object from path to
+ * line, for messages about values. The caller frees it; *ret_lines is set only on success. */
 struct json *toml_parse_lines(struct str text, struct json **ret_lines, struct err *e);
