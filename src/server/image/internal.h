@@ -34,3 +34,8 @@ int image_apply_config(struct image *img, const struct json *config, struct err 
 /* Credentials for a registry from a Docker config file. 0 when found, -ENOENT otherwise. Heap. */
 int docker_config_auth(const char *path, const char *registry, char **ret_user,
                        char **ret_password);
+
+struct registry;
+/* A registry with what the configuration and the Docker config file know about it; `user` wins. */
+struct registry *store_open_registry(const struct image_store *s, const struct image_ref *ref,
+                                     const char *user, const char *password);

@@ -300,37 +300,6 @@ static int fetch_layers(struct pull *pl, struct err *e)
 
 /* ---- the whole ---- */
 
-static const struct image_registry_conf *registry_conf(const struct image_store *s,
-                                                       const char *host)
-{
-    for (size_t i = 0; i < s->n_registries; i++) {
-        if (strcmp(s->registries[i].host, host) == 0) {
-            return &s->registries[i];
-        }
-    }
-    return NULL;
-}
-
-static struct registry *open_registry(struct pull *pl, const struct image_ref *ref)
-{
-    const struct image_registry_conf *conf = registry_conf(pl->s, ref->registry);
-    cleanup_free char *user = NULL, *password = NULL;
-    struct registry_opts o = {.user = pl->p->user, .password = pl->p->password};
-    if (conf) {
-        o.ca_file = conf->ca_file;
-        o.mirror = conf->mirror;
-        o.plain_http = conf->insecure;
-    }
-    if (!o.user && pl->s->docker_config &&
-        docker_config_auth(pl->s->docker_config, ref->registry, &user, &password) == 0) {
-        o.user = user;
-        o.password = password;
-    }
-    struct registry *r = registry_open(ref, &o);
-    registry_on_cancel(r, pull_cancelled, pl);
-    return r;
-}
-
 static struct image *pull_now(struct image_store *s, const struct image_pull *p,
                               const struct image_ref *ref, const char *name, struct err *e)
 {
@@ -340,7 +309,8 @@ static struct image *pull_now(struct image_store *s, const struct image_pull *p,
     pl.img = NEW(struct image);
     pl.img->name = xstrdup(name);
     pl.img->created_us = clock_wall_us();
-    pl.reg = open_registry(&pl, ref);
+    pl.reg = store_open_registry(s, ref, p->user, p->password);
+    registry_on_cancel(pl.reg, pull_cancelled, &pl);
     report(&pl, "", "resolving", 0, 0);
     int r = read_image(&pl, ref, arch, e);
     if (r == 0) {

@@ -1,5 +1,6 @@
-/* Registry credentials as `docker login` keeps them: {"auths":{"host":{"auth":"base64(user:pw)"}}}.
- * Credential helpers are programs of the user's desktop and are not run. */
+/* How to reach a registry: what the configuration says about it, and credentials as `docker login`
+ * keeps them: {"auths":{"host":{"auth":"base64(user:pw)"}}}. Credential helpers are programs of the
+ * user's desktop and are not run. */
 
 #include <errno.h>
 #include <fcntl.h>
@@ -9,6 +10,7 @@
 #include "base/fd.h"
 #include "base/must.h"
 #include "server/image/internal.h"
+#include "server/image/registry.h"
 
 #define MAX_CONFIG (1u << 20)
 #define MAX_AUTH 4096
@@ -57,4 +59,38 @@ int docker_config_auth(const char *path, const char *registry, char **ret_user, 
     }
     struct str auth = json_str(json_get(entry, "auth"));
     return auth.n > 0 ? decode_auth(auth, ret_user, ret_password) : -ENOENT;
+}
+
+static const struct image_registry_conf *registry_conf(const struct image_store *s,
+                                                       const char *host)
+{
+    for (size_t i = 0; i < s->n_registries; i++) {
+        if (strcmp(s->registries[i].host, host) == 0) {
+            return &s->registries[i];
+        }
+    }
+    return NULL;
+}
+
+struct registry *store_open_registry(const struct image_store *s, const struct image_ref *ref,
+                                     const char *user, const char *password)
+{
+    const struct image_registry_conf *conf = registry_conf(s, ref->registry);
+    cleanup_free char *file_user = NULL, *file_password = NULL;
+    struct registry_opts o = {.user = user, .password = password};
+    if (conf) {
+        o.ca_file = conf->ca_file;
+        o.mirror = conf->mirror;
+        o.plain_http = conf->insecure;
+    }
+    if (!user && s->docker_config &&
+        docker_config_auth(s->docker_config, ref->registry, &file_user, &file_password) == 0) {
+        o.user = file_user;
+        o.password = file_password;
+    }
+    struct registry *r = registry_open(ref, &o);
+    if (file_password) {
+        explicit_bzero(file_password, strlen(file_password));
+    }
+    return r;
 }
