@@ -65,15 +65,21 @@ pid_t io_child_pid(const struct io_child *c);
 struct io_stream *io_child_take_stdin(struct io_child *c);
 struct io_stream *io_child_take_stdout(struct io_child *c);
 struct io_stream *io_child_take_stderr(struct io_child *c);
-int io_child_signal(struct io_child *c, int signo);       /* the leader, through the pidfd */
+int io_child_signal(struct io_child *c, int signo);       /* the leader; -ESRCH when reaped */
 int io_child_signal_group(struct io_child *c, int signo); /* the process group; -ESRCH when gone */
 int io_child_resize(struct io_child *c, uint16_t rows, uint16_t cols); /* PTY only */
 /* After the callback, or before it to forget the child (it is still reaped, cb is not called). */
 void io_child_free(struct io_child *c);
 /* True when pid belongs to a child that this room will reap. */
 bool io_child_claims(pid_t pid);
+/* For PID 1, on SIGCHLD: reaps every ended child that is not one of ours, calling fn (may be NULL)
+ * for each, and returns how many. The owners of ours are told as usual. Any thread. */
+int io_child_reap_orphans(void (*fn)(pid_t pid, const struct io_child_status *st, void *arg),
+                          void *arg);
 
-/* Blocking variant for workers: runs to its end, collects output up to `max` bytes each. */
+/* Blocking variant for workers: runs to its end, collects output up to the maximum of each buffer
+ * (more is thrown away and marks the buffer as failed). A stdin pipe is empty. What the leader wrote
+ * is complete; descendants that outlive it are not waited for. */
 struct buf;
 struct err;
 int io_child_run(const struct io_child_opts *o, struct buf *out, struct buf *errout,

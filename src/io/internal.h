@@ -82,6 +82,7 @@ struct io_stream {
     void *arg;
     void *transport; /* the TLS state */
     struct io_task again;
+    struct io_stream **weak; /* somebody's pointer, set to NULL when the stream closes */
     int fd;
     uint8_t kind;
     uint8_t wanted; /* IO_READABLE | IO_WRITABLE as the owner said */

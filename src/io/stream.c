@@ -293,6 +293,9 @@ static void detach(struct io_stream *s, bool reset)
     s->cb = NULL;
     s->wanted = 0;
     loop_task_del(&s->again);
+    if (s->weak) {
+        *s->weak = NULL;
+    }
     if (s->ops->close) {
         s->ops->close(s, reset);
     }

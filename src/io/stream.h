@@ -8,6 +8,7 @@
  *     as there is something to read and it is wanted. Not wanting READABLE *is* the backpressure.
  *   - The callback calls io_stream_read() / io_stream_writev() / io_stream_sendfile() until they say
  *     -EAGAIN or it has had enough for this turn.
+ *     Plaintext that TLS has read ahead counts as something to read.
  *   - IO_HUP reports that the peer is gone (EPOLLRDHUP, EPOLLHUP, EPOLLERR), once, also while
  *     nothing is wanted, if io_stream_watch_hup() asked for it. Data may still be readable.
  *   - io_stream_close() may be called anywhere, also inside the callback. No callback comes after
@@ -44,8 +45,6 @@ ssize_t io_stream_writev(struct io_stream *s, const struct iovec *iov, int n_iov
 ssize_t io_stream_write(struct io_stream *s, const void *p, size_t n);
 /* From file `fd` at *offset (advanced); sendfile(2) on plain sockets, read+write through TLS. */
 ssize_t io_stream_sendfile(struct io_stream *s, int fd, off_t *offset, size_t n);
-/* True when the transport holds plaintext that was read ahead (TLS): a READABLE event will not
- * come from the kernel for it. The stream delivers such an event itself while READABLE is wanted. */
 /* Half-closes the write side (TLS: close_notify; pipe: its reader sees the end). -EOPNOTSUPP for a
  * terminal. */
 int io_stream_shutdown(struct io_stream *s);
