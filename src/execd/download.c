@@ -24,10 +24,6 @@
 #include "execd/routes_files.h"
 #include "execd/task.h"
 
-#define LINE_CHUNK (256u << 10)
-/* Files of /proc and the like say they are empty and are not: such a one is read whole. */
-#define SPECIAL_MAX (4u << 20)
-
 struct download {
     struct task task;
     struct execd *x;
@@ -69,15 +65,15 @@ static void on_end(struct http_req *req, bool completed, void *arg)
 
 static int read_lines(struct download *d)
 {
-    cleanup_free char *p = xmalloc(LINE_CHUNK);
+    cleanup_free char *p = xmalloc(DOWNLOAD_LINE_CHUNK);
     buf_clear(&d->piece);
-    while (d->piece.len < LINE_CHUNK && !d->at_eof && !atomic_load(&d->gone)) {
-        ssize_t n = fd_read_full(d->fd, p, LINE_CHUNK);
+    while (d->piece.len < DOWNLOAD_LINE_CHUNK && !d->at_eof && !atomic_load(&d->gone)) {
+        ssize_t n = fd_read_full(d->fd, p, DOWNLOAD_LINE_CHUNK);
         if (n < 0) {
             return (int)n;
         }
         bool enough = line_filter_feed(&d->lines, str_n(p, (size_t)n), &d->piece);
-        d->at_eof = enough || (size_t)n < LINE_CHUNK;
+        d->at_eof = enough || (size_t)n < DOWNLOAD_LINE_CHUNK;
     }
     return buf_failed(&d->piece) ? -EFBIG : 0;
 }
@@ -103,7 +99,7 @@ static void work(struct task *t)
     }
     if (r == 0 && d->by_line) {
         r = read_lines(d);
-    } else if (r == 0 && d->st.st_size == 0) {
+    } else if (r == 0 && d->st.st_size == 0) { /* empty, or a file of /proc and the like */
         r = buf_read_fd(&d->piece, d->fd);
     }
     if (r < 0) {
@@ -302,7 +298,7 @@ void files_download(struct http_req *req)
     d->given.n = given.n; /* a NUL inside is the resolver's to refuse */
     d->by_line = by_line;
     line_filter_init(&d->lines, offset, limit);
-    buf_init(&d->piece, by_line ? 4 * LINE_CHUNK : SPECIAL_MAX);
+    buf_init(&d->piece, by_line ? 4 * DOWNLOAD_LINE_CHUNK : DOWNLOAD_SPECIAL_MAX);
     http_req_on_end(req, on_end, d);
     start_work(d);
 }

@@ -7,6 +7,7 @@
 #include <stdint.h>
 
 #include "base/utf8.h"
+#include "execd/limits.h"
 
 /* ---- checking ---- */
 

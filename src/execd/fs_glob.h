@@ -12,11 +12,6 @@
 
 #include "base/str.h"
 
-#define GLOB_MAX_PATTERN 1024 /* bytes */
-#define GLOB_MAX_NESTING 16   /* groups inside groups */
-/* Steps spent on one name, so that no pattern can hold a worker. */
-#define GLOB_MAX_STEPS 200000u
-
 /* 0, -EINVAL for a malformed pattern, -E2BIG beyond the limits. */
 int glob_check(struct str pattern);
 /* 1 or 0; -E2BIG when the pattern needs more than GLOB_MAX_STEPS for this name. The pattern must

@@ -8,6 +8,7 @@
 #include "execd/fs_info.h"
 #include "execd/fs_path.h"
 #include "execd/fs_walk.h"
+#include "execd/limits.h"
 
 struct listing {
     struct json_out out;

@@ -5,9 +5,6 @@
 #include "base/err.h"
 #include "base/str.h"
 
-/* Longest JSON answer; beyond it the request fails and says how to narrow it. */
-#define FS_LIST_MAX_RESULT (32u << 20)
-
 /* What both return besides 0 and -1 (the root itself cannot be used): it broke further down. */
 #define FS_LIST_BROKE (-2)
 

@@ -14,6 +14,7 @@
 #include "base/rand.h"
 #include "execd/fs_path.h"
 #include "execd/fs_writer.h"
+#include "execd/limits.h"
 
 static int copy_entry(int from_dir, const char *from, int to_dir, const char *to, unsigned depth);
 

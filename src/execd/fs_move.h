@@ -4,9 +4,6 @@
 #include "base/arena.h"
 #include "base/err.h"
 
-/* Nesting below which a tree is copied to another file system; deeper ones fail. */
-#define FS_COPY_MAX_DEPTH 512
-
 /* Makes missing parents of `dest`, never replaces what is there: "destination path already exists".
  * Between file systems the source is copied beside the destination, renamed into place and removed
  * last, so a failure leaves the source whole. */

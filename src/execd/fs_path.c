@@ -13,6 +13,7 @@
 #include "base/buf.h"
 #include "base/cleanup.h"
 #include "base/must.h"
+#include "execd/limits.h"
 
 static int clean_into(char *out, size_t *len, struct str path)
 {

@@ -14,11 +14,6 @@
 #include "base/err.h"
 #include "base/str.h"
 
-/* Longest path accepted, with its NUL: what the kernel takes in one call. */
-#define FS_PATH_MAX 4096
-/* Symbolic links followed by hand before -ELOOP; the kernel's own number. */
-#define FS_MAX_LINKS 40
-
 /* Lexical part only, for tests and the resolver: appends `path` made absolute against `cwd` and
  * cleaned ("//", ".", ".." removed) to the arena. NULL with `e` when it is empty, too long or has a
  * NUL. */

@@ -9,6 +9,7 @@
 #include "execd/fs_list.h"
 #include "execd/fs_path.h"
 #include "execd/fs_walk.h"
+#include "execd/limits.h"
 
 struct search {
     struct json_out out;

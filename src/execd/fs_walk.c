@@ -12,6 +12,7 @@
 #include "base/cleanup.h"
 #include "base/must.h"
 #include "execd/fs_path.h"
+#include "execd/limits.h"
 
 struct frame {
     struct buf text;    /* names, each with its NUL */

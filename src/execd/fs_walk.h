@@ -8,11 +8,6 @@
 
 #include "base/str.h"
 
-/* Names read ahead, of all directories between the root and the current one: -EFBIG beyond. */
-#define FS_WALK_MAX_NAMES (32u << 20)
-/* Longest path reported: deeper trees give -ENAMETOOLONG. */
-#define FS_WALK_MAX_PATH (64u << 10)
-
 struct fs_entry {
     int dir_fd;       /* the directory it is in */
     const char *name; /* below dir_fd */

@@ -50,3 +50,25 @@
 #define EXECD_PASSWD_MAX (4u << 20) /* /etc/passwd, /etc/group */
 #define EXECD_ENVS_MAX (1u << 20)   /* the EXECD_ENVS file */
 #define EXECD_STOP_GRACE_MS 5000u   /* ordered shutdown: from SIGTERM to SIGKILL */
+
+/* Files and directories */
+#define FS_PATH_MAX 4096 /* a path with its NUL: what the kernel takes in one call */
+#define FS_MAX_LINKS 40  /* symbolic links followed by hand, as many as the kernel does */
+#define FS_WALK_MAX_NAMES                                                                          \
+    (32u << 20) /* names read ahead between the root of a walk and where it is */
+#define FS_WALK_MAX_PATH (64u << 10) /* path of an entry found by a walk */
+#define FS_LIST_MAX_RESULT                                                                         \
+    (32u << 20)                /* JSON of a listing or search: 500 that says how to narrow it */
+#define FS_COPY_MAX_DEPTH 512  /* nesting of a tree that is moved to another file system */
+#define GLOB_MAX_PATTERN 1024  /* bytes of a search pattern */
+#define GLOB_MAX_NESTING 16    /* groups inside groups */
+#define GLOB_MAX_STEPS 200000u /* spent on one name, so that no pattern can hold a worker */
+
+/* Uploads and downloads */
+#define UPLOAD_MAX_PAIRS 10000          /* files in one request */
+#define UPLOAD_MAX_HELD 64              /* complete files held back until the end of the request */
+#define UPLOAD_MAX_METADATA (64u << 10) /* bytes of one metadata part */
+#define UPLOAD_BATCH (512u << 10)       /* bytes given to a worker at once */
+#define UPLOAD_BATCH_MAX (1u << 20) /* a batch, one more read, and metadata, which is never cut */
+#define DOWNLOAD_LINE_CHUNK (256u << 10) /* read at once in line mode */
+#define DOWNLOAD_SPECIAL_MAX (4u << 20)  /* of a file that says it is empty and is not (/proc) */

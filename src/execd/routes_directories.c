@@ -11,6 +11,7 @@
 #include "execd/fs_path.h"
 #include "execd/fs_perm.h"
 #include "execd/fs_remove.h"
+#include "execd/limits.h"
 #include "execd/reply.h"
 #include "execd/routes_files.h"
 

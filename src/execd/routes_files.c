@@ -13,6 +13,7 @@
 #include "execd/fs_perm.h"
 #include "execd/fs_remove.h"
 #include "execd/fs_replace.h"
+#include "execd/limits.h"
 #include "execd/reply.h"
 
 static bool is_repeated(struct http_req *req, struct str path, size_t i)

@@ -50,7 +50,7 @@ struct upload {
 static void batch_add(struct batch *b, enum step_kind kind, struct str data)
 {
     if (data.n > 0) {
-        (void)buf_add_str(&b->data, data);
+        must(buf_add_str(&b->data, data) == 0);
     }
     bool merge = kind == STEP_DATA && b->n > 0 && b->steps[b->n - 1].kind == STEP_DATA;
     if (merge) {
@@ -233,7 +233,7 @@ static int on_data(struct str data, void *arg)
         if (step->len + data.n > UPLOAD_MAX_METADATA) {
             return -EMSGSIZE;
         }
-        (void)buf_add_str(&u->filling.data, data);
+        must(buf_add_str(&u->filling.data, data) == 0);
         step->len += data.n;
     }
     return 0;

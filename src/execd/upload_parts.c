@@ -13,6 +13,7 @@
 #include "execd/fs_path.h"
 #include "execd/fs_perm.h"
 #include "execd/fs_writer.h"
+#include "execd/limits.h"
 #include "execd/reply.h"
 
 struct pair {

@@ -10,10 +10,6 @@
 #include "base/str.h"
 #include "model/file.h"
 
-#define UPLOAD_MAX_PAIRS 10000 /* files in one request */
-#define UPLOAD_MAX_HELD 64     /* complete files held back until the end of the request */
-#define UPLOAD_MAX_METADATA (64u << 10)
-
 struct upload_error {
     int status; /* 0: none */
     const char *code;
@@ -39,8 +35,3 @@ const struct upload_error *upload_set_error(const struct upload_set *s);
 /* One metadata part (pure). 0, or -1 with *ret_error set. */
 int upload_meta_parse(struct arena *a, struct str json, struct file_upload *ret,
                       struct upload_error *ret_error);
-
-/* Bytes given to a worker at once, and the most that can be waiting for it: one batch, one read
- * from the connection, and a metadata part that is never cut. */
-#define UPLOAD_BATCH (512u << 10)
-#define UPLOAD_BATCH_MAX (1u << 20)
