@@ -17,6 +17,7 @@
 #define HTTP_WRITE_TIMEOUT_MS 60000u      /* without progress of a queued response */
 #define HTTP_CONNECT_TIMEOUT_MS 5000u     /* upstream connect */
 #define HTTP_LINGER_MS 1000u              /* draining an unread body before closing */
+#define HTTP_MAX_DRAIN (256u << 10)        /* unread body bytes dropped to keep a connection */
 #define HTTP_POOL_IDLE_MS 30000u          /* kept-alive upstream connections */
 #define HTTP_POOL_MAX_IDLE 64             /* per target */
 #define HTTP_CALL_MAX_HEAD (128u << 10)   /* request head the client sends: what came in and what is added */

@@ -1,13 +1,15 @@
 #pragma once
 /* The route table: for each method and path pattern one handler, and which of the two ways to write
  * code it uses. Patterns: "/sandboxes/{id}", "/proxy/{port}/{rest...}" (the rest, raw, may be empty).
- * A literal segment wins over a parameter, a parameter over a rest. A trailing slash is accepted. */
+ * A literal segment wins over a parameter, a parameter over a rest. A trailing slash is accepted.
+ * HEAD finds the GET route unless it has its own. */
 
 #include <stdbool.h>
 #include <stddef.h>
 
 #include "base/str.h"
 
+struct buf;
 struct http_req;
 struct http_reply;
 
@@ -44,3 +46,5 @@ struct http_router *http_router_new(const struct http_route *routes);
 void http_router_free(struct http_router *r);
 bool http_router_match(const struct http_router *r, struct str method, struct str path,
                        struct http_match *ret);
+/* The methods that this path has, as for an Allow header ("GET, HEAD, POST"). */
+void http_router_allow(const struct http_router *r, struct str path, struct buf *out);
