@@ -15,6 +15,7 @@
 struct command_table;
 struct session_table;
 struct pty_table;
+struct sampler;
 
 /* Something with open streams that wants to know when execd is asked to stop. Called once, on the
  * loop; the owner ends its streams with an event of their own kind. */
@@ -33,6 +34,7 @@ struct execd {
     struct command_table *commands;
     struct session_table *sessions;
     struct pty_table *ptys;
+    struct sampler *sampler; /* CPU and memory of the sandbox */
 
     struct buf scratch; /* for one callback at a time: encoded events on their way out */
     struct list stop_hooks;

@@ -72,3 +72,9 @@
 #define UPLOAD_BATCH_MAX (1u << 20) /* a batch, one more read, and metadata, which is never cut */
 #define DOWNLOAD_LINE_CHUNK (256u << 10) /* read at once in line mode */
 #define DOWNLOAD_SPECIAL_MAX (4u << 20)  /* of a file that says it is empty and is not (/proc) */
+
+/* Metrics */
+#define METRICS_SAMPLE_MS 5000u             /* between CPU samples kept for later */
+#define METRICS_MIN_SPAN_MS 1000u           /* shortest span over which CPU use is told */
+#define METRICS_WATCH_MS 1000u              /* between objects of /metrics/watch */
+#define METRICS_MAX_FILE (256u << 10)       /* of a cgroup or /proc file */

@@ -4,6 +4,7 @@
 
 #include "execd/limits.h"
 #include "execd/routes_files.h"
+#include "execd/routes_metrics.h"
 
 const struct http_route execd_routes[] = {
     {"GET", "/ping", HTTP_STREAM, .stream = route_ping},
@@ -19,6 +20,9 @@ const struct http_route execd_routes[] = {
     {"GET", "/directories/list", HTTP_WORK, .work = directories_list},
     {"POST", "/directories", HTTP_WORK, .work = directories_create},
     {"DELETE", "/directories", HTTP_WORK, .work = directories_delete},
+
+    {"GET", "/metrics", HTTP_STREAM, .stream = metrics_get},
+    {"GET", "/metrics/watch", HTTP_STREAM, .stream = metrics_watch},
 
     {0},
 };

@@ -16,6 +16,7 @@
 #include "execd/notify.h"
 #include "execd/reply.h"
 #include "execd/routes.h"
+#include "execd/sampler.h"
 
 static bool before(struct http_req *req, const struct http_route *route)
 {
@@ -106,6 +107,7 @@ struct execd *execd_new(struct execd_config *take_cfg, struct err *e)
     protect_from_oom(x);
     x->loop = io_loop_new();
     x->pool = io_pool_new("execd", EXECD_POOL_THREADS, EXECD_POOL_QUEUE);
+    x->sampler = sampler_new(x->loop);
     x->http = http_server_new(x->loop, &(struct http_server_opts){
                                            .routes = execd_routes,
                                            .app = x,
@@ -130,6 +132,7 @@ void execd_free(struct execd *x)
         return;
     }
     http_server_free(x->http);
+    sampler_free(x->sampler);
     io_pool_free(x->pool);
     io_loop_free(x->loop);
     buf_done(&x->scratch);
