@@ -93,11 +93,13 @@ struct cgroup_dir cgroup_locate(struct arena *a, struct str proc_cgroup, struct 
             return (struct cgroup_dir){0};
         }
     }
+    if (!own_namespace && str_eq(root, STR("/")) && str_eq(path, STR("/"))) {
+        return (struct cgroup_dir){0}; /* the machine itself: its own counters say more */
+    }
     d.found = true;
     d.v2 = !v1;
     d.dir = d.top;
-    bool whole = own_namespace || !str_eq(root, STR("/")) || str_eq(path, STR("/")) ||
-                 str_starts(path, STR("/.."));
+    bool whole = own_namespace || !str_eq(root, STR("/")) || str_starts(path, STR("/.."));
     if (!whole) {
         d.dir = arena_printf(a, "%s%.*s", d.top, STR_FMT(path));
     }
