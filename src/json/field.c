@@ -13,6 +13,7 @@
 
 #include "base/clock.h"
 #include "base/must.h"
+#include "base/num.h"
 #include "base/utf8.h"
 #include "json/pattern.h"
 
@@ -234,7 +235,8 @@ static void decode_int(struct decoder *d, const struct path *at, const struct js
                        const struct json *j, struct opt_int *out)
 {
     int64_t v;
-    if (!whole_number(j, &v)) {
+    bool from_text = f->lenient && json_is_string(j) && parse_i64(str_trim(json_str(j)), &v) == 0;
+    if (!from_text && !whole_number(j, &v)) {
         (void)bad_type(d, at, "integer", j);
         return;
     }
@@ -260,11 +262,62 @@ static void decode_num(struct decoder *d, const struct path *at, const struct js
     *out = (struct opt_num){true, v};
 }
 
-static void decode_time(struct decoder *d, const struct path *at, const struct json *j,
-                        struct opt_int *out)
+/* true, "yes", 1, ... as people write them. */
+static bool lenient_bool(const struct json *j, bool *ret)
+{
+    struct str s = json_str(j);
+    int64_t v = json_int(j, -1);
+    if (json_is_int(j) && (v == 0 || v == 1)) {
+        *ret = v == 1;
+        return true;
+    }
+    if (str_eq_nocase(s, STR("t")) || str_eq_nocase(s, STR("y"))) {
+        *ret = true;
+        return true;
+    }
+    if (str_eq_nocase(s, STR("f")) || str_eq_nocase(s, STR("n"))) {
+        *ret = false;
+        return true;
+    }
+    return json_is_string(j) && parse_bool(s, ret) == 0;
+}
+
+static void decode_bool(struct decoder *d, const struct path *at, const struct json_field *f,
+                        const struct json *j, struct opt_bool *out)
+{
+    bool v = json_bool(j, false);
+    if (!json_is_bool(j) && !(f->lenient && lenient_bool(j, &v))) {
+        (void)bad_type(d, at, "boolean", j);
+        return;
+    }
+    *out = (struct opt_bool){true, v};
+}
+
+#define TIME_MAX_S INT64_C(253402300799) /* the last second of the year 9999 */
+
+/* Unix seconds, or a date without a time. */
+static bool lenient_time(struct decoder *d, const struct json *j, int64_t *ret)
+{
+    int64_t s;
+    if (json_is_number(j) && whole_number(j, &s) && s >= 0 && s <= TIME_MAX_S) {
+        *ret = s * 1000000;
+        return true;
+    }
+    struct str text = json_str(j);
+    if (text.n != strlen("2026-01-02")) {
+        return false;
+    }
+    const char *full = arena_printf(d->arena, "%.*sT00:00:00Z", STR_FMT(text));
+    return rfc3339_parse(str_from(full), ret) == 0;
+}
+
+static void decode_time(struct decoder *d, const struct path *at, const struct json_field *f,
+                        const struct json *j, struct opt_int *out)
 {
     int64_t us;
-    if (!json_is_string(j)) {
+    if (f->lenient && lenient_time(d, j, &us)) {
+        *out = (struct opt_int){true, us};
+    } else if (!json_is_string(j)) {
         (void)bad_type(d, at, "date-time string", j);
     } else if (rfc3339_parse(json_str(j), &us) < 0) {
         issue(d, at, JSON_BAD_TIME, "must be an RFC 3339 date-time");
@@ -374,11 +427,7 @@ static void decode_value(struct decoder *d, const struct path *at, const struct 
         decode_num(d, at, f, j, out);
         break;
     case JSON_F_BOOL:
-        if (json_is_bool(j)) {
-            *(struct opt_bool *)out = (struct opt_bool){true, json_bool(j, false)};
-        } else {
-            (void)bad_type(d, at, "boolean", j);
-        }
+        decode_bool(d, at, f, j, out);
         break;
     case JSON_F_STR_LIST:
         decode_str_list(d, at, f, j, out);
@@ -396,7 +445,7 @@ static void decode_value(struct decoder *d, const struct path *at, const struct 
         *(const struct json **)out = j;
         break;
     case JSON_F_TIME:
-        decode_time(d, at, j, out);
+        decode_time(d, at, f, j, out);
         break;
     case JSON_F_END:
         break;

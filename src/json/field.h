@@ -79,6 +79,8 @@ struct json_field {
     bool omit_empty;           /* encode: skip empty strings, lists and maps, zero numbers */
     bool encode_null;          /* encode: absent as null instead of leaving it out */
     bool ignore_case;          /* the key matches in any case */
+    bool lenient;              /* INT: also decimal text; BOOL: also words and 0/1; TIME: also Unix
+                                  seconds and a bare date */
     int64_t min, max;          /* INT and NUM; both 0: no range; max below min: no upper bound */
     size_t min_len, max_len;   /* STR (characters), lists and maps (entries); max_len 0: no limit */
 };
