@@ -53,7 +53,7 @@ const struct json_table network_policy_table = {"NetworkPolicy", sizeof(struct n
                                                 network_policy_fields};
 
 static const struct json_field credential_proxy_fields[] = {
-    JSON_FIELD(struct credential_proxy, enabled, "enabled", JSON_F_BOOL),
+    JSON_FIELD(struct credential_proxy, enabled, "enabled", JSON_F_BOOL, .lenient = true),
     {0},
 };
 static const struct json_table credential_proxy_table = {
@@ -71,9 +71,9 @@ static const struct json_field volume_pvc_fields[] = {
     JSON_FIELD(struct volume_pvc, claim_name, "claimName", JSON_F_STR, .alias = "claim_name",
                .required = true, .max_len = 253, .pattern = DNS_LABEL),
     JSON_FIELD(struct volume_pvc, create_if_not_exists, "createIfNotExists", JSON_F_BOOL,
-               .alias = "create_if_not_exists"),
+               .alias = "create_if_not_exists", .lenient = true),
     JSON_FIELD(struct volume_pvc, delete_on_termination, "deleteOnSandboxTermination", JSON_F_BOOL,
-               .alias = "delete_on_sandbox_termination"),
+               .alias = "delete_on_sandbox_termination", .lenient = true),
     JSON_FIELD(struct volume_pvc, storage_class, "storageClass", JSON_F_STR,
                .alias = "storage_class"),
     JSON_FIELD(struct volume_pvc, storage, "storage", JSON_F_STR,
@@ -110,7 +110,8 @@ static const struct json_field volume_fields[] = {
     JSON_FIELD(struct volume, ossfs, "ossfs", JSON_F_OBJ, .sub = &volume_ossfs_table),
     JSON_FIELD(struct volume, mount_path, "mountPath", JSON_F_STR, .alias = "mount_path",
                .required = true, .pattern = "^/"),
-    JSON_FIELD(struct volume, read_only, "readOnly", JSON_F_BOOL, .alias = "read_only"),
+    JSON_FIELD(struct volume, read_only, "readOnly", JSON_F_BOOL, .alias = "read_only",
+               .lenient = true),
     JSON_FIELD(struct volume, sub_path, "subPath", JSON_F_STR, .alias = "sub_path"),
     {0},
 };
@@ -121,7 +122,8 @@ static const struct json_field create_request_fields[] = {
     JSON_FIELD(struct create_request, snapshot_id, "snapshotId", JSON_F_STR,
                .alias = "snapshot_id"),
     JSON_FIELD(struct create_request, platform, "platform", JSON_F_OBJ, .sub = &platform_table),
-    JSON_FIELD(struct create_request, timeout, "timeout", JSON_F_INT, .min = 60, .max = INT64_MAX),
+    JSON_FIELD(struct create_request, timeout, "timeout", JSON_F_INT, .min = 60, .max = INT64_MAX,
+               .lenient = true),
     JSON_FIELD(struct create_request, resource_limits, "resourceLimits", JSON_F_STR_MAP,
                .alias = "resource_limits"),
     JSON_FIELD(struct create_request, env, "env", JSON_F_ANY),
@@ -133,7 +135,7 @@ static const struct json_field create_request_fields[] = {
     JSON_FIELD(struct create_request, credential_proxy, "credentialProxy", JSON_F_OBJ,
                .alias = "credential_proxy", .sub = &credential_proxy_table),
     JSON_FIELD(struct create_request, secure_access, "secureAccess", JSON_F_BOOL,
-               .alias = "secure_access"),
+               .alias = "secure_access", .lenient = true),
     JSON_FIELD(struct create_request, volumes, "volumes", JSON_F_OBJ_LIST, .sub = &volume_table),
     JSON_FIELD(struct create_request, extensions, "extensions", JSON_F_STR_MAP),
     {0},
@@ -203,7 +205,7 @@ const struct json_table sandbox_list_table = {"ListSandboxesResponse", sizeof(st
 
 static const struct json_field renew_request_fields[] = {
     JSON_FIELD(struct renew_request, expires_at, "expiresAt", JSON_F_TIME, .alias = "expires_at",
-               .required = true),
+               .required = true, .lenient = true),
     {0},
 };
 const struct json_table renew_request_table = {"RenewSandboxExpirationRequest",
