@@ -142,9 +142,9 @@ struct runtime_ops {
      * is recorded. */
     int (*check)(struct runtime *rt, const struct runtime_spec *spec, struct err *e);
     /* Removes what belongs to no known id: crashed creates, stale mounts, namespaces, cgroups.
-     * `is_known` must be asked after the leftover was found, never before: an id is known before its
-     * create begins and until its remove has ended, so that this order races with neither. Returns
-     * the number removed, or -1. */
+     * `is_known` must be asked after the leftover was found, never before: an id is known before
+     * its create begins and until its remove has ended, so that this order races with neither.
+     * Returns the number removed, or -1. */
     int (*sweep)(struct runtime *rt, bool (*is_known)(const char *id, void *arg), void *arg,
                  struct err *e);
     void (*free)(struct runtime *rt); /* sandboxes go on */

@@ -1,0 +1,423 @@
+/* Create: record as Pending, runtime, record as Running, tell whoever waits.
+ *
+ * Who waits and what becomes of a create that nobody waits for:
+ *   - it has an idempotency key, or its client was told "Pending": it goes on;
+ *   - otherwise its client left without knowing the id: it is undone. */
+
+#include <errno.h>
+
+#include "base/cleanup.h"
+#include "base/clock.h"
+#include "base/fault.h"
+#include "base/log.h"
+#include "base/must.h"
+#include "base/rand.h"
+#include "server/lifecycle/internal.h"
+
+DEFINE_CLEANUP(struct create_plan *, plan_free)
+DEFINE_CLEANUP(struct sandbox *, sandbox_unref)
+
+#define EGRESS_TOKEN_LEN 32
+
+struct create_job {
+    struct lifecycle *lc;
+    struct sandbox *sb;
+    char *actor;
+};
+
+static bool is_cancelled(struct sandbox *sb)
+{
+    return __atomic_load_n(&sb->cancelled, __ATOMIC_ACQUIRE);
+}
+
+static bool on_progress(const char *what, uint64_t done, uint64_t total, void *arg)
+{
+    struct create_job *job = arg;
+    log_debug("fetching an image", LOG_S("id", job->sb->id), LOG_S("what", what),
+              LOG_I("done", done), LOG_I("total", total));
+    return !is_cancelled(job->sb) && !__atomic_load_n(&job->lc->stopping, __ATOMIC_RELAXED);
+}
+
+/* ---- the end of a create ---- */
+static void finish(struct lifecycle *lc, struct sandbox *sb, const struct problem *p)
+{
+    struct list waiting;
+    list_init(&waiting);
+    (void)pthread_mutex_lock(&lc->op_lock);
+    list_each (it, &sb->waiters) {
+        struct create_waiter *w = list_entry(it, struct create_waiter, node);
+        w->finished = true;
+        list_del(&w->node);
+        list_push_back(&waiting, &w->node);
+    }
+    sb->n_waiters = 0;
+    struct create_plan *plan = take_ptr(&sb->plan);
+    (void)pthread_mutex_unlock(&lc->op_lock);
+    plan_free(plan);
+    op_end(lc, sb);
+    for (struct list *n; (n = list_pop_front(&waiting));) {
+        struct create_waiter *w = list_entry(n, struct create_waiter, node);
+        struct sandbox *held = take_ptr(&w->sb);
+        w->done(w, p->status ? NULL : sb, p); /* w may be gone afterwards */
+        sandbox_unref(held);
+    }
+}
+
+/* Does anybody know or will anybody ask for this sandbox? */
+static bool is_wanted(struct lifecycle *lc, struct sandbox *sb)
+{
+    (void)pthread_mutex_lock(&lc->op_lock);
+    bool wanted = sb->n_waiters > 0 || sb->answered || sb->idem_key;
+    (void)pthread_mutex_unlock(&lc->op_lock);
+    return wanted;
+}
+
+static bool is_answered(struct lifecycle *lc, struct sandbox *sb)
+{
+    (void)pthread_mutex_lock(&lc->op_lock);
+    bool answered = sb->answered;
+    (void)pthread_mutex_unlock(&lc->op_lock);
+    return answered;
+}
+
+static void fail_problem(struct problem *p, enum runtime_stage stage, const struct err *e)
+{
+    if (e->code == ERR_INVALID || e->code == ERR_UNSUPPORTED) {
+        (void)problem_err(p, 400, CODE_INVALID, e);
+        return;
+    }
+    switch (stage) {
+    case STAGE_IMAGE:
+        (void)problem_err(p, 500, "DOCKER::SANDBOX_IMAGE_PULL_FAILED", e);
+        break;
+    case STAGE_EXECD:
+        (void)problem_err(p, 503, "DOCKER::SANDBOX_EXECD_START_FAILED", e);
+        break;
+    case STAGE_PREPARE:
+    case STAGE_START:
+        (void)problem_err(p, 500, "DOCKER::SANDBOX_START_FAILED", e);
+        break;
+    }
+}
+
+/* The runtime has nothing of it. Known to a client: stays visible as Failed. Otherwise: gone. */
+static void create_failed(struct lifecycle *lc, struct sandbox *sb, struct problem *p)
+{
+    struct err e = {0};
+    log_warn("create failed", LOG_S("id", sb->id), LOG_S("code", p->code),
+             LOG_S("error", p->message));
+    registry_read(&lc->reg);
+    bool removing = sb->removing;
+    registry_unlock(&lc->reg);
+    if (removing) {
+        return; /* whoever removes it waits for this operation to end */
+    }
+    if (is_answered(lc, sb)) {
+        if (change_state(lc, sb, &caller_runtime, SB_FAILED, "create_failed", p->code, p->message,
+                         &e) < 0) {
+            log_error("cannot record a failed create", LOG_S("id", sb->id), LOG_ERR(&e));
+        }
+        expiry_schedule(lc, sb);
+        return;
+    }
+    if (!remove_decide(lc, sb, false)) {
+        return;
+    }
+    FAULT_POINT("server.create.failed");
+    if (remove_record(lc, sb, &caller_runtime, "create_failed", p->code, p->message, &e) < 0) {
+        log_error("cannot remove the record of a failed create", LOG_S("id", sb->id), LOG_ERR(&e));
+    }
+}
+
+/* ---- the work ---- */
+enum create_end { CREATE_RUNNING, CREATE_REFUSED, CREATE_MUST_UNDO };
+
+static enum create_end create_start(struct create_job *job, struct problem *p)
+{
+    struct lifecycle *lc = job->lc;
+    struct sandbox *sb = job->sb;
+    struct err e = {0};
+    enum runtime_stage stage = STAGE_PREPARE;
+    struct runtime_spec *spec = &sb->plan->spec;
+    spec->id = sb->id;
+    spec->egress_token = sb->egress_token;
+    spec->progress = on_progress;
+    spec->progress_arg = job;
+    if (lc->rt->ops->create(lc->rt, spec, &stage, &e) < 0) {
+        FAULT_POINT("server.create.refused");
+        fail_problem(p, stage, &e);
+        return CREATE_REFUSED;
+    }
+    FAULT_POINT("server.create.started");
+    if (is_cancelled(sb) || !is_wanted(lc, sb)) {
+        (void)problem_set(p, 409, CODE_NOT_FOUND, "sandbox %s was deleted while it was created",
+                          sb->id);
+        return CREATE_MUST_UNDO;
+    }
+    if (change_state(lc, sb, &caller_runtime, SB_RUNNING, "running", "CONTAINER_RUNNING",
+                     "execd answers", &e) < 0) {
+        (void)problem_err(p, 0, "DOCKER::SANDBOX_START_FAILED", &e);
+        return CREATE_MUST_UNDO;
+    }
+    FAULT_POINT("server.create.running");
+    return CREATE_RUNNING;
+}
+
+static void create_undo(struct lifecycle *lc, struct sandbox *sb)
+{
+    struct err e = {0};
+    if (lc->rt->ops->remove(lc->rt, sb->id, &e) < 0) {
+        log_error("cannot undo a create", LOG_S("id", sb->id), LOG_ERR(&e));
+    }
+    FAULT_POINT("server.create.undone");
+}
+
+static void create_run(void *arg)
+{
+    struct create_job *job = arg;
+    struct lifecycle *lc = job->lc;
+    struct sandbox *sb = job->sb;
+    cleanup_(problem_done) struct problem p = {0};
+    uint64_t begin = clock_mono_us();
+    enum create_end end = CREATE_REFUSED;
+    if (is_cancelled(sb) || !is_wanted(lc, sb)) {
+        (void)problem_set(&p, 409, CODE_NOT_FOUND, "sandbox %s was given up before it started",
+                          sb->id);
+    } else if (__atomic_load_n(&lc->stopping, __ATOMIC_RELAXED)) {
+        /* The record stays Pending: the next start goes on with it, or drops it. */
+        (void)problem_set(&p, 503, CODE_GENERAL, "the server is shutting down");
+        p.retry_after_s = 2;
+        goto out;
+    } else {
+        end = create_start(job, &p);
+    }
+    if (end == CREATE_MUST_UNDO) {
+        create_undo(lc, sb);
+    }
+    if (end != CREATE_RUNNING) {
+        create_failed(lc, sb, &p);
+    } else {
+        log_debug("create took", LOG_S("id", sb->id), LOG_I("us", clock_mono_us() - begin));
+    }
+out:
+    admission_leave(lc, job->actor);
+    finish(lc, sb, &p);
+    sandbox_unref(sb);
+    free(job->actor);
+    free(job);
+}
+
+void create_enqueue(struct lifecycle *lc, struct sandbox *sb, struct create_plan *take_plan,
+                    const char *actor)
+{
+    struct create_job *job = NEW(struct create_job);
+    *job = (struct create_job){lc, sandbox_ref(sb), xstrdup(actor)};
+    (void)pthread_mutex_lock(&lc->op_lock);
+    must(sb->op == OP_CREATE && !sb->plan);
+    sb->plan = take_plan;
+    (void)pthread_mutex_unlock(&lc->op_lock);
+    /* The queue is longer than admission allows, so that this fails only while shutting down. */
+    if (io_pool_submit(lc->creates, create_run, job) < 0) {
+        create_run(job);
+    }
+}
+
+/* ---- the beginning ---- */
+static void add_waiter(struct sandbox *sb, struct create_waiter *w)
+{
+    w->sb = sandbox_ref(sb);
+    w->finished = false;
+    list_push_back(&sb->waiters, &w->node);
+    sb->n_waiters++;
+}
+
+/* A create with this key is known: wait for it, or answer with what it has become. */
+static int join(struct lifecycle *lc, struct sandbox *sb, const struct create_plan *plan,
+                struct create_waiter *w, struct problem *p)
+{
+    if (strcmp(sb->idem_hash, plan->hash) != 0) {
+        return problem_set(p, 409, "SANDBOX::IDEMPOTENCY_KEY_REUSED",
+                           "this Idempotency-Key belongs to another request (sandbox %s)", sb->id);
+    }
+    registry_read(&lc->reg);
+    bool removing = sb->removing;
+    registry_unlock(&lc->reg);
+    if (removing) {
+        (void)problem_set(p, 409, "SANDBOX::IDEMPOTENCY_KEY_REUSED",
+                          "the sandbox of this Idempotency-Key (%s) is being removed", sb->id);
+        p->retry_after_s = 1;
+        return -1;
+    }
+    (void)pthread_mutex_lock(&lc->op_lock);
+    bool wait = sb->op == OP_CREATE && !sb->answered;
+    if (wait) {
+        add_waiter(sb, w);
+    }
+    (void)pthread_mutex_unlock(&lc->op_lock);
+    if (!wait) {
+        w->finished = true;
+        w->done(w, sb, p);
+    }
+    return 0;
+}
+
+static struct sandbox *record_make(struct lifecycle *lc, const struct caller *c,
+                                   const struct create_plan *plan, const char *idem_key,
+                                   struct store_sandbox *row, char id[UUID_LEN + 1],
+                                   char token[EGRESS_TOKEN_LEN + 1])
+{
+    rand_uuid(id);
+    int64_t now = clock_wall_us();
+    *row = (struct store_sandbox){
+        .id = id,
+        .owner = c->owner,
+        .runtime = lc->rt->ops->name,
+        .state = sandbox_state_name(SB_PENDING),
+        .reason = "CONTAINER_STARTING",
+        .message = "",
+        .created_us = now,
+        .transition_us = now,
+        .expires_us = plan->timeout_s ? now + plan->timeout_s * 1000000 : 0,
+        .image = plan->image,
+        .snapshot_id = plan->snapshot_id,
+        .os = plan->os,
+        .arch = plan->arch,
+        .entrypoint = plan->entrypoint_json,
+        .metadata = plan->metadata_json,
+        .renew_extend_s = plan->renew_extend_s,
+        .spec = plan->spec_json,
+        .idem_key = idem_key,
+        .idem_hash = idem_key ? plan->hash : NULL,
+        .had_auth = plan->had_auth,
+    };
+    if (plan->spec.egress_policy) {
+        rand_token(token, EGRESS_TOKEN_LEN);
+        token[EGRESS_TOKEN_LEN] = '\0';
+        row->egress_token = token;
+    }
+    struct err e = {0};
+    struct sandbox *sb = sandbox_from_row(row, &e);
+    must(sb); /* made from what was just validated */
+    sb->op = OP_CREATE;
+    return sb;
+}
+
+static int record(struct lifecycle *lc, const struct caller *c, struct create_plan *take_plan,
+                  const char *idem_key, struct create_waiter *w, struct problem *p)
+{
+    cleanup_(plan_free) struct create_plan *plan = take_plan;
+    char id[UUID_LEN + 1], token[EGRESS_TOKEN_LEN + 1];
+    struct store_sandbox row;
+    cleanup_(sandbox_unref) struct sandbox *sb =
+        record_make(lc, c, plan, idem_key, &row, id, token);
+    struct store_event ev = event_make(sb, c, "create", "CONTAINER_STARTING", "");
+    struct err e = {0};
+    /* Memory first: two creates with one key meet here, and the loser joins without a row of its
+     * own. Until the row is there nobody can be told of the sandbox, as its operation is not over.
+     */
+    if (registry_add(&lc->reg, sandbox_ref(sb)) < 0) {
+        sandbox_unref(sb);
+        return -EEXIST;
+    }
+    FAULT_POINT("server.create.begin");
+    if (store_sandbox_insert(lc->store, &row, &ev, &e) < 0) {
+        registry_remove(&lc->reg, sb);
+        log_error("cannot record a sandbox", LOG_ERR(&e));
+        return problem_err(p, 0, "DOCKER::SANDBOX_START_FAILED", &e);
+    }
+    FAULT_POINT("server.create.recorded");
+    event_publish(lc, &ev, sb);
+    expiry_schedule(lc, sb);
+    (void)pthread_mutex_lock(&lc->op_lock);
+    add_waiter(sb, w);
+    (void)pthread_mutex_unlock(&lc->op_lock);
+    create_enqueue(lc, sb, take_ptr(&plan), c->actor);
+    return 0;
+}
+
+int lifecycle_create(struct lifecycle *lc, const struct caller *c, struct create_plan *take_plan,
+                     const char *idem_key, struct create_waiter *w, struct problem *p)
+{
+    cleanup_(plan_free) struct create_plan *plan = take_plan;
+    struct err e = {0};
+    if (idem_key) {
+        cleanup_(sandbox_unref) struct sandbox *sb =
+            registry_get_idem(&lc->reg, c->owner, idem_key);
+        if (sb) {
+            return join(lc, sb, plan, w, p);
+        }
+    }
+    if (plan->snapshot_id) {
+        return problem_set(p, 404, "SNAPSHOT::NOT_FOUND", "there is no snapshot %.64s",
+                           plan->snapshot_id);
+    }
+    if (lc->rt->ops->check(lc->rt, &plan->spec, &e) < 0) {
+        return problem_err(p, 0, CODE_INVALID, &e);
+    }
+    if (admission_enter(lc, c, p) < 0) {
+        return -1;
+    }
+    char hash[PLAN_HASH_LEN + 1];
+    memcpy(hash, plan->hash, sizeof(hash));
+    int r = record(lc, c, take_ptr(&plan), idem_key, w, p);
+    if (r == 0) {
+        return 0;
+    }
+    admission_leave(lc, c->actor);
+    if (r == -EEXIST && idem_key) {
+        /* Another request with this key was quicker by a moment. */
+        cleanup_(sandbox_unref) struct sandbox *sb =
+            registry_get_idem(&lc->reg, c->owner, idem_key);
+        struct create_plan same = {0};
+        memcpy(same.hash, hash, sizeof(hash));
+        if (sb) {
+            return join(lc, sb, &same, w, p);
+        }
+    }
+    return p->status ? -1 : problem_set(p, 503, CODE_GENERAL, "try again");
+}
+
+/* ---- waiting ---- */
+static bool waiter_remove(struct lifecycle *lc, struct create_waiter *w, bool answered,
+                          struct sandbox **ret_sb)
+{
+    (void)pthread_mutex_lock(&lc->op_lock);
+    bool removed = !w->finished && w->sb;
+    struct sandbox *sb = NULL;
+    if (removed) {
+        sb = take_ptr(&w->sb);
+        list_del(&w->node);
+        sb->n_waiters--;
+        sb->answered |= answered;
+        w->finished = true;
+    }
+    (void)pthread_mutex_unlock(&lc->op_lock);
+    *ret_sb = sb;
+    return removed;
+}
+
+bool lifecycle_create_leave(struct lifecycle *lc, struct create_waiter *w)
+{
+    struct sandbox *sb;
+    bool removed = waiter_remove(lc, w, false, &sb);
+    if (removed && !is_wanted(lc, sb)) {
+        __atomic_store_n(&sb->cancelled, true, __ATOMIC_RELEASE);
+    }
+    sandbox_unref(sb);
+    return removed;
+}
+
+bool lifecycle_create_detach(struct lifecycle *lc, struct create_waiter *w, struct sandbox **ret_sb)
+{
+    struct sandbox *sb;
+    if (!waiter_remove(lc, w, true, &sb)) {
+        return false;
+    }
+    struct err e = {0};
+    if (store_sandbox_set_answered(lc->store, sb->id, &e) < 0) {
+        log_error("cannot record that a client was answered", LOG_S("id", sb->id), LOG_ERR(&e));
+    }
+    FAULT_POINT("server.create.answered");
+    *ret_sb = sb;
+    return true;
+}
