@@ -145,6 +145,10 @@ struct http_call *http_call_start(struct http_client *cl, const struct http_targ
     c->ops = *ops;
     c->arg = arg;
     c->addr = t->addr;
+    c->has_alt = t->alt;
+    if (t->alt) {
+        c->alt = *t->alt;
+    }
     c->netns_fd = t->netns_fd;
     c->tls = t->tls;
     c->server_name = t->server_name;

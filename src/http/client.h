@@ -25,7 +25,9 @@ struct http_client_opts {
 struct http_target {
     struct str key; /* unique, e.g. "<sandbox id>:<port>" or "127.0.0.1:80" */
     struct io_addr addr;
-    int netns_fd;            /* -1: this namespace */
+    const struct io_addr
+        *alt;     /* tried when addr refuses the connection (the other loopback), or NULL */
+    int netns_fd; /* -1: this namespace */
     struct io_tls_ctx *tls;  /* NULL: plain */
     const char *server_name; /* SNI and verification */
 };

@@ -321,6 +321,12 @@ static void on_dialed(struct io_stream *s, int error, void *arg)
 {
     struct http_call *c = arg;
     c->dial = NULL;
+    if (error == -ECONNREFUSED && c->has_alt) {
+        c->has_alt = false;
+        c->addr = c->alt;
+        client_call_dial(c);
+        return;
+    }
     if (!s) {
         client_call_finish(c, error);
         return;

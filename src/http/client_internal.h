@@ -66,7 +66,8 @@ struct http_call {
     void *arg;
 
     /* where to, in case it has to be dialled once more */
-    struct io_addr addr;
+    struct io_addr addr, alt;
+    bool has_alt;
     int netns_fd;
     struct io_tls_ctx *tls;
     const char *server_name;
