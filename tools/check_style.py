@@ -39,7 +39,8 @@ def check_c(path, text, bad):
             bad.append(f"{path}:{n}: processes are started through io/child.h only")
         if "\t" in line:
             bad.append(f"{path}:{n}: tab")
-    if path.endswith(".h") and path.startswith("src/") and "#pragma once" not in text:
+    # The public header has guards instead: it is compiled by compilers we do not choose.
+    if path.endswith(".h") and path.startswith("src/") and "#pragma once" not in text and path != "src/client/opensandbox.h":
         bad.append(f"{path}: no #pragma once")
 
 
