@@ -229,6 +229,12 @@ void io_loop_free(struct io_loop *l)
     (void)uv_run(&l->uv, UV_RUN_DEFAULT);
     must(list_empty(&l->tasks));
     timers_done(l);
+    while (l->n_pipes > 0) {
+        l->n_pipes--;
+        (void)close(l->pipes[l->n_pipes][0]);
+        (void)close(l->pipes[l->n_pipes][1]);
+    }
+    free(l->scratch);
     must(uv_loop_close(&l->uv) == 0);
     current_loop = before;
     free(l);
