@@ -316,6 +316,12 @@ enum config_result config_parse(struct execd_config *c, int argc, char *const *a
     return r;
 }
 
+void config_drop_cgroups(struct execd_config *c)
+{
+    free_cgroups(c->workload_procs);
+    c->workload_procs = NULL;
+}
+
 void config_done(struct execd_config *c)
 {
     union {

@@ -48,4 +48,6 @@ enum config_result { CONFIG_RUN, CONFIG_HELP, CONFIG_VERSION, CONFIG_BAD };
  * not inherited by anything execd starts. */
 enum config_result config_parse(struct execd_config *c, int argc, char *const *argv, struct err *e);
 void config_done(struct execd_config *c);
+/* Forgets the workload cgroups: they turned out to be unusable. */
+void config_drop_cgroups(struct execd_config *c);
 void config_usage(void);

@@ -135,8 +135,7 @@ static void on_ping_due(struct io_timer *t)
     if (es->blocked) {
         return; /* a client that does not read needs no proof of life */
     }
-    struct buf *out = &es->x->scratch;
-    buf_clear(out);
+    struct buf *out = execd_scratch(es->x);
     event_add_ping(out, clock_wall_ms());
     (void)event_stream_write(es, buf_str(out));
 }
@@ -173,8 +172,7 @@ void event_stream_start(struct event_stream *es, struct execd *x, struct http_re
     http_req_on_end(req, on_end, es);
     http_resp_on_writable(req, on_writable, es);
     sse_start(req, 200);
-    struct buf *out = &x->scratch;
-    buf_clear(out);
+    struct buf *out = execd_scratch(x);
     int64_t now_ms = clock_wall_ms();
     event_add_init(out, id, now_ms);
     event_add_ping(out, now_ms);

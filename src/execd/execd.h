@@ -8,9 +8,12 @@
 #include "base/buf.h"
 #include "base/list.h"
 #include "execd/config.h"
+#include "execd/drain.h"
+#include "execd/oom.h"
 #include "http/server.h"
 #include "io/loop.h"
 #include "io/pool.h"
+#include "io/timer.h"
 
 struct command_table;
 struct session_table;
@@ -36,11 +39,25 @@ struct execd {
     struct pty_table *ptys;
     struct sampler *sampler; /* CPU and memory of the sandbox */
 
+    struct drains drains;
+    struct oom_watch oom;
     struct buf scratch; /* for one callback at a time: encoded events on their way out */
+    char *read_buf;     /* EXECD_READ_CHUNK bytes, likewise: what came out of a pipe */
+    int null_fd;        /* stdin of children */
+    int oom_score_adj;  /* of the children; 0: as ours */
+
+    /* shutdown */
     struct list stop_hooks;
-    bool stopping;
-    int oom_score_adj; /* of the children */
+    struct io_timer stop_timer;
+    uint64_t stop_kill_ms, stop_last_ms;
+    bool stopping, stop_killed, drained;
+    /* Processes that no table knows: the entrypoint, and as PID 1 everybody else. As signal_all().
+     */
+    size_t (*signal_others)(struct execd *x, int signo);
 };
+
+/* The scratch buffer, empty, and without the memory that one huge event needed. */
+struct buf *execd_scratch(struct execd *x);
 
 static inline struct execd *execd_of(const struct http_req *req)
 {

@@ -49,6 +49,7 @@
 /* Files read whole */
 #define EXECD_PASSWD_MAX (4u << 20) /* /etc/passwd, /etc/group */
 #define EXECD_ENVS_MAX (1u << 20)   /* the EXECD_ENVS file */
+#define EXECD_STOP_LAST_MS 2000u    /* and from there to the end, whatever is left */
 #define EXECD_STOP_GRACE_MS 5000u   /* ordered shutdown: from SIGTERM to SIGKILL */
 
 /* Files and directories */
@@ -74,7 +75,7 @@
 #define DOWNLOAD_SPECIAL_MAX (4u << 20)  /* of a file that says it is empty and is not (/proc) */
 
 /* Metrics */
-#define METRICS_SAMPLE_MS 5000u             /* between CPU samples kept for later */
-#define METRICS_MIN_SPAN_MS 1000u           /* shortest span over which CPU use is told */
-#define METRICS_WATCH_MS 1000u              /* between objects of /metrics/watch */
-#define METRICS_MAX_FILE (256u << 10)       /* of a cgroup or /proc file */
+#define METRICS_SAMPLE_MS 5000u       /* between CPU samples kept for later */
+#define METRICS_MIN_SPAN_MS 1000u     /* shortest span over which CPU use is told */
+#define METRICS_WATCH_MS 1000u        /* between objects of /metrics/watch */
+#define METRICS_MAX_FILE (256u << 10) /* of a cgroup or /proc file */

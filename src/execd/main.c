@@ -8,6 +8,7 @@
 #include "execd/config.h"
 #include "execd/notify.h"
 #include "execd/serve.h"
+#include "execd/stop.h"
 
 static void on_stop_signal(int signo, void *arg)
 {

@@ -9,6 +9,16 @@
 const struct http_route execd_routes[] = {
     {"GET", "/ping", HTTP_STREAM, .stream = route_ping},
 
+    {"POST", "/command", HTTP_STREAM, .stream = route_command_run},
+    {"DELETE", "/command", HTTP_STREAM, .stream = route_interrupt},
+    {"GET", "/command/status/{id}", HTTP_STREAM, .stream = route_command_status},
+    {"GET", "/command/{id}/logs", HTTP_STREAM, .stream = route_command_logs},
+    {"DELETE", "/code", HTTP_STREAM, .stream = route_interrupt},
+
+    {"POST", "/session", HTTP_STREAM, .stream = route_session_create},
+    {"POST", "/session/{id}/run", HTTP_STREAM, .stream = route_session_run},
+    {"DELETE", "/session/{id}", HTTP_STREAM, .stream = route_session_delete},
+
     {"GET", "/files/info", HTTP_WORK, .work = files_info},
     {"DELETE", "/files", HTTP_WORK, .work = files_delete},
     {"POST", "/files/permissions", HTTP_WORK, .work = files_permissions},

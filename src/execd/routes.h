@@ -7,3 +7,14 @@ extern const struct http_route execd_routes[];
 
 /* routes_misc.c */
 void route_ping(struct http_req *req);
+
+/* routes_command.c */
+void route_command_run(struct http_req *req);
+void route_command_status(struct http_req *req);
+void route_command_logs(struct http_req *req);
+void route_interrupt(struct http_req *req);
+
+/* routes_session.c */
+void route_session_create(struct http_req *req);
+void route_session_run(struct http_req *req);
+void route_session_delete(struct http_req *req);

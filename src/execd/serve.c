@@ -2,21 +2,31 @@
 
 #include "execd/serve.h"
 
+#include <errno.h>
 #include <fcntl.h>
 #include <malloc.h>
 #include <signal.h>
+#include <stdlib.h>
+#include <sys/mman.h>
 #include <sys/prctl.h>
-#include <sys/resource.h>
+#include <unistd.h>
 
+#include "base/cleanup.h"
 #include "base/fd.h"
 #include "base/must.h"
 #include "base/num.h"
 #include "execd/auth.h"
+#include "execd/command.h"
 #include "execd/limits.h"
-#include "execd/notify.h"
 #include "execd/reply.h"
 #include "execd/routes.h"
 #include "execd/sampler.h"
+#include "execd/session.h"
+#include "execd/stop.h"
+#include "io/child.h"
+
+#define SCRATCH_MAX (8u << 20)    /* several times the largest event, escaped */
+#define SCRATCH_KEEP (512u << 10) /* what is more than this is given back */
 
 static bool before(struct http_req *req, const struct http_route *route)
 {
@@ -62,16 +72,38 @@ static void tune_memory(void)
  * victim in any case. */
 static void protect_from_oom(struct execd *x)
 {
-    struct buf b = BUF_INIT(64);
+    cleanup_(buf_done) struct buf b = BUF_INIT(64);
     int64_t own = 0;
-    if (file_read(AT_FDCWD, "/proc/self/oom_score_adj", &b) == 0) {
-        struct str text = buf_str(&b);
-        (void)parse_i64(str_sub(text, 0, text.n ? text.n - 1 : 0), &own);
+    if (file_read(AT_FDCWD, "/proc/self/oom_score_adj", &b) < 0) {
+        return; /* no /proc here: nothing can be set, for us or for children */
     }
-    buf_done(&b);
+    struct str text = buf_str(&b);
+    (void)parse_i64(str_sub(text, 0, text.n ? text.n - 1 : 0), &own);
     x->oom_score_adj = (int)MIN(MAX(own, 0) + 200, 1000);
     (void)file_write(AT_FDCWD, "/proc/self/oom_score_adj",
                      STR("-999")); /* needs CAP_SYS_RESOURCE */
+}
+
+/* Children would not start at all if their cgroup could not be joined. */
+static void check_workload_cgroup(struct execd_config *c)
+{
+    for (size_t i = 0; c->workload_procs && c->workload_procs[i]; i++) {
+        int fd = open(c->workload_procs[i], O_WRONLY | O_CLOEXEC);
+        if (fd < 0) {
+            log_warn("workload cgroup is not usable", LOG_S("path", c->workload_procs[i]),
+                     LOG_I("errno", errno));
+            config_drop_cgroups(c);
+            return;
+        }
+        (void)close(fd);
+    }
+}
+
+/* What children read from: nothing. An image without /dev/null gets an empty file. */
+static int open_null(void)
+{
+    int fd = open("/dev/null", O_RDWR | O_CLOEXEC);
+    return fd >= 0 ? fd : memfd_create("execd-null", MFD_CLOEXEC);
 }
 
 static int open_listener(struct execd *x, struct err *e)
@@ -96,18 +128,44 @@ static int open_listener(struct execd *x, struct err *e)
     return 0;
 }
 
+static void on_child_signal(int signo, void *arg)
+{
+    (void)io_child_reap_orphans(NULL, NULL);
+}
+
+/* What commands leave behind is ours to reap, as PID 1 or as the next best thing. */
+static void adopt_orphans(struct execd *x)
+{
+    (void)prctl(PR_SET_CHILD_SUBREAPER, 1); /* where it is refused, PID 1 has the work */
+    io_signal_watch(x->loop, SIGCHLD, on_child_signal, x);
+}
+
+static void make_tables(struct execd *x)
+{
+    drains_init(&x->drains);
+    oom_watch_init(&x->oom, x->cfg.workload_procs);
+    x->commands = command_table_new(x);
+    x->sessions = session_table_new(x);
+}
+
 struct execd *execd_new(struct execd_config *take_cfg, struct err *e)
 {
     struct execd *x = NEW(struct execd);
     x->cfg = *take_cfg;
     *take_cfg = (struct execd_config){0};
-    buf_init(&x->scratch, 8u << 20);
+    buf_init(&x->scratch, SCRATCH_MAX);
+    x->read_buf = xmalloc(EXECD_READ_CHUNK);
+    x->null_fd = open_null();
     list_init(&x->stop_hooks);
     tune_memory();
     protect_from_oom(x);
+    check_workload_cgroup(&x->cfg);
     x->loop = io_loop_new();
+    execd_stop_init(x);
     x->pool = io_pool_new("execd", EXECD_POOL_THREADS, EXECD_POOL_QUEUE);
     x->sampler = sampler_new(x->loop);
+    make_tables(x);
+    adopt_orphans(x);
     x->http = http_server_new(x->loop, &(struct http_server_opts){
                                            .routes = execd_routes,
                                            .app = x,
@@ -131,33 +189,27 @@ void execd_free(struct execd *x)
     if (!x) {
         return;
     }
+    io_timer_stop(&x->stop_timer);
     http_server_free(x->http);
     sampler_free(x->sampler);
+    session_table_free(x->sessions);
+    command_table_free(x->commands);
+    drains_done(&x->drains);
     io_pool_free(x->pool);
     io_loop_free(x->loop);
+    oom_watch_done(&x->oom);
     buf_done(&x->scratch);
+    free(x->read_buf);
+    (void)close(x->null_fd);
     config_done(&x->cfg);
     free(x);
 }
 
-static void on_drained(void *arg)
+struct buf *execd_scratch(struct execd *x)
 {
-    struct execd *x = arg;
-    io_loop_stop(x->loop);
-}
-
-void execd_stop(struct execd *x)
-{
-    if (x->stopping) {
-        return;
+    if (x->scratch.cap > SCRATCH_KEEP) {
+        buf_done(&x->scratch);
     }
-    x->stopping = true;
-    log_info("stopping");
-    notify_stopping(x->cfg.notify_fd);
-    list_each (it, &x->stop_hooks) {
-        struct stop_hook *hook = list_entry(it, struct stop_hook, node);
-        list_del(&hook->node);
-        hook->fn(hook);
-    }
-    http_server_drain(x->http, on_drained, x);
+    buf_clear(&x->scratch);
+    return &x->scratch;
 }

@@ -1,0 +1,16 @@
+#pragma once
+/* Which shell runs a command: bash where there is one, else sh. */
+
+#include <stdbool.h>
+
+#include "base/arena.h"
+
+struct shell {
+    const char *path; /* absolute; a bare "sh" when there is none at all, so that exec says so */
+    bool is_bash;
+};
+
+/* Looked up on every call, because an image may install one later. */
+void shell_find(struct arena *a, struct shell *ret);
+/* Absolute path of `name` in PATH (or the usual directories), or NULL. */
+const char *shell_lookup(struct arena *a, const char *name);

@@ -1,0 +1,24 @@
+#pragma once
+/* Commands of the execd protocol: POST /command and GET /command/status/{id}. */
+
+#include "json/field.h"
+
+struct command_request {
+    const char *command;
+    const char *cwd;
+    struct opt_bool background;
+    struct opt_int timeout; /* ms; 0: none */
+    struct opt_int uid, gid;
+    struct str_map envs;
+};
+extern const struct json_table command_request_table;
+
+struct command_status {
+    const char *id;
+    const char *content; /* the command's text */
+    struct opt_bool running;
+    struct opt_int exit_code;
+    const char *error;                      /* "exit status 3", "signal: killed" */
+    struct opt_int started_at, finished_at; /* µs since the epoch */
+};
+extern const struct json_table command_status_table;
