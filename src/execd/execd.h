@@ -19,6 +19,8 @@ struct command_table;
 struct session_table;
 struct pty_table;
 struct sampler;
+struct telemetry;
+struct http_client;
 
 /* Something with open streams that wants to know when execd is asked to stop. Called once, on the
  * loop; the owner ends its streams with an event of their own kind. */
@@ -37,7 +39,9 @@ struct execd {
     struct command_table *commands;
     struct session_table *sessions;
     struct pty_table *ptys;
-    struct sampler *sampler; /* CPU and memory of the sandbox */
+    struct sampler *sampler;     /* CPU and memory of the sandbox */
+    struct telemetry *telemetry; /* NULL: off */
+    struct http_client *client;  /* to servers inside the sandbox */
 
     struct drains drains;
     struct oom_watch oom;

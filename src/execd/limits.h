@@ -9,20 +9,17 @@
 #define EXECD_WRITE_TIMEOUT_MS 600000u /* a response that makes no progress at all is cut */
 
 /* Event streams */
-#define EXECD_PING_MS 3000u            /* keep-alive event of a stream */
-#define EXECD_READ_CHUNK (64u << 10)   /* one read from a child's pipe */
-#define EXECD_EVENT_BATCH (128u << 10) /* encoded events handed to the connection at once */
-#define EXECD_EVENT_TEXT_MAX                                                                       \
-    (512u << 10) /* raw bytes of one text event; longer lines are split                            \
-                  */
+#define EXECD_PING_MS 3000u               /* keep-alive event of a stream */
+#define EXECD_READ_CHUNK (64u << 10)      /* one read from a child's pipe */
+#define EXECD_EVENT_BATCH (128u << 10)    /* encoded events handed to the connection at once */
+#define EXECD_EVENT_TEXT_MAX (512u << 10) /* bytes of one text event; longer ones are split */
 
 /* Commands */
 #define EXECD_MAX_RUNNING 4096                  /* commands running at once: 503 */
 #define EXECD_MAX_RECORDS 1000                  /* finished commands whose status is kept */
 #define EXECD_RECORD_TTL_MS (24u * 3600 * 1000) /* and for how long */
-#define EXECD_RECORD_CONTENT_MAX                                                                   \
-    (8u << 10)                    /* bytes of command text kept in the record of a finished one */
-#define EXECD_LOG_MAX (64u << 20) /* newest bytes kept of a background command's output */
+#define EXECD_RECORD_CONTENT_MAX (8u << 10)     /* bytes of command text kept in a record */
+#define EXECD_LOG_MAX (64u << 20)         /* newest bytes kept of a background command's output */
 #define EXECD_LOGS_TOTAL_MAX (256u << 20) /* of all finished background commands together */
 #define EXECD_MAX_DRAINS 256              /* pipes of finished commands that survivors still hold */
 #define EXECD_INTERRUPT_GRACE_MS 3000u    /* from SIGTERM to SIGKILL */
@@ -35,11 +32,9 @@
 
 /* PTY */
 #define EXECD_MAX_PTYS 256
-#define EXECD_PTY_RING (1u << 20)   /* output kept for replay */
-#define EXECD_PTY_FRAME (32u << 10) /* output bytes in one live frame */
-#define EXECD_PTY_STDIN_MAX                                                                        \
-    (256u << 10)                         /* input waiting for the process before the client waits  \
-                                          */
+#define EXECD_PTY_RING (1u << 20)        /* output kept for replay */
+#define EXECD_PTY_FRAME (32u << 10)      /* output bytes in one live frame */
+#define EXECD_PTY_STDIN_MAX (256u << 10) /* input waiting for the process */
 #define EXECD_PTY_MESSAGE_MAX (1u << 20) /* one frame from the client */
 #define EXECD_PTY_PING_MS 30000u
 #define EXECD_PTY_IDLE_MS 60000u          /* no frame at all: dropped */
@@ -53,17 +48,15 @@
 #define EXECD_STOP_GRACE_MS 5000u   /* ordered shutdown: from SIGTERM to SIGKILL */
 
 /* Files and directories */
-#define FS_PATH_MAX 4096 /* a path with its NUL: what the kernel takes in one call */
-#define FS_MAX_LINKS 40  /* symbolic links followed by hand, as many as the kernel does */
-#define FS_WALK_MAX_NAMES                                                                          \
-    (32u << 20) /* names read ahead between the root of a walk and where it is */
-#define FS_WALK_MAX_PATH (64u << 10) /* path of an entry found by a walk */
-#define FS_LIST_MAX_RESULT                                                                         \
-    (32u << 20)                /* JSON of a listing or search: 500 that says how to narrow it */
-#define FS_COPY_MAX_DEPTH 512  /* nesting of a tree that is moved to another file system */
-#define GLOB_MAX_PATTERN 1024  /* bytes of a search pattern */
-#define GLOB_MAX_NESTING 16    /* groups inside groups */
-#define GLOB_MAX_STEPS 200000u /* spent on one name, so that no pattern can hold a worker */
+#define FS_PATH_MAX 4096               /* a path with its NUL: what the kernel takes in one call */
+#define FS_MAX_LINKS 40                /* symbolic links followed by hand */
+#define FS_WALK_MAX_NAMES (32u << 20)  /* names read ahead on the way to an entry */
+#define FS_WALK_MAX_PATH (64u << 10)   /* path of an entry found by a walk */
+#define FS_LIST_MAX_RESULT (32u << 20) /* JSON of a listing or search: 500 */
+#define FS_COPY_MAX_DEPTH 512          /* nesting of a tree that is moved to another file system */
+#define GLOB_MAX_PATTERN 1024          /* bytes of a search pattern */
+#define GLOB_MAX_NESTING 16            /* groups inside groups */
+#define GLOB_MAX_STEPS 200000u         /* spent on one name, so that no pattern can hold a worker */
 
 /* Uploads and downloads */
 #define UPLOAD_MAX_PAIRS 10000          /* files in one request */
@@ -79,3 +72,11 @@
 #define METRICS_MIN_SPAN_MS 1000u     /* shortest span over which CPU use is told */
 #define METRICS_WATCH_MS 1000u        /* between objects of /metrics/watch */
 #define METRICS_MAX_FILE (256u << 10) /* of a cgroup or /proc file */
+
+/* Telemetry */
+#define TELEMETRY_PERIOD_MS 60000u    /* between exports (OTEL_METRIC_EXPORT_INTERVAL) */
+#define TELEMETRY_TIMEOUT_MS 10000u   /* for one export */
+#define TELEMETRY_MAX_ATTRS 32        /* extra attributes; extra request headers */
+#define TELEMETRY_MAX_SERIES 512      /* combinations of attributes; further ones are not counted */
+#define TELEMETRY_MAX_BODY (2u << 20) /* JSON of one export */
+#define LOOKUP_TIMEOUT_MS 2000u       /* for an answer of one name server */

@@ -23,6 +23,8 @@
 #include "execd/sampler.h"
 #include "execd/session.h"
 #include "execd/stop.h"
+#include "execd/telemetry.h"
+#include "http/client.h"
 #include "io/child.h"
 
 #define SCRATCH_MAX (8u << 20)    /* several times the largest event, escaped */
@@ -53,6 +55,7 @@ static void error_body(int status, const char *reason, struct buf *out, const ch
 
 static void after(struct http_req *req, int status, uint64_t bytes_out, uint64_t us)
 {
+    telemetry_request(execd_of(req)->telemetry, req, status, us);
     if (log_enabled(LOG_DEBUG)) {
         log_debug("request", LOG_STR("method", http_req_method(req)),
                   LOG_STR("path", http_req_path(req)), LOG_I("status", status), LOG_I("us", us));
@@ -164,6 +167,8 @@ struct execd *execd_new(struct execd_config *take_cfg, struct err *e)
     execd_stop_init(x);
     x->pool = io_pool_new("execd", EXECD_POOL_THREADS, EXECD_POOL_QUEUE);
     x->sampler = sampler_new(x->loop);
+    x->client = http_client_new(x->loop, &(struct http_client_opts){0});
+    x->telemetry = telemetry_new(x);
     make_tables(x);
     adopt_orphans(x);
     x->http = http_server_new(x->loop, &(struct http_server_opts){
@@ -191,11 +196,17 @@ void execd_free(struct execd *x)
     }
     io_timer_stop(&x->stop_timer);
     http_server_free(x->http);
-    sampler_free(x->sampler);
     session_table_free(x->sessions);
     command_table_free(x->commands);
     drains_done(&x->drains);
     io_pool_free(x->pool);
+    x->pool = NULL;
+    for (int i = 0; i < 4; i++) { /* what workers finished last frees itself on the loop */
+        io_loop_turn(x->loop, false);
+    }
+    telemetry_free(x->telemetry);
+    http_client_free(x->client);
+    sampler_free(x->sampler);
     io_loop_free(x->loop);
     oom_watch_done(&x->oom);
     buf_done(&x->scratch);

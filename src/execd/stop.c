@@ -11,6 +11,7 @@
 #include "execd/limits.h"
 #include "execd/notify.h"
 #include "execd/session.h"
+#include "execd/telemetry.h"
 
 /* Ends of processes are not all events here (background ones, those of init): they are counted. */
 #define LOOK_MS 10u
@@ -69,6 +70,7 @@ void execd_stop(struct execd *x)
     x->stop_last_ms = x->stop_kill_ms + EXECD_STOP_LAST_MS;
     log_info("stopping");
     notify_stopping(x->cfg.notify_fd);
+    telemetry_flush(x->telemetry);
     list_each (it, &x->stop_hooks) {
         struct stop_hook *hook = list_entry(it, struct stop_hook, node);
         list_del(&hook->node);

@@ -1,5 +1,7 @@
 #include "execd/task.h"
 
+#include <errno.h>
+
 static void on_loop(void *arg)
 {
     struct task *t = arg;
@@ -15,7 +17,7 @@ static void in_worker(void *arg)
 
 int task_start(struct io_pool *p, struct task *t)
 {
-    return io_pool_submit(p, in_worker, t);
+    return p ? io_pool_submit(p, in_worker, t) : -ESHUTDOWN;
 }
 
 void task_start_always(struct io_pool *p, struct task *t)

@@ -11,7 +11,8 @@ struct task {
     void (*done)(struct task *t); /* on the loop */
 };
 
-/* 0, or -EAGAIN / -ESHUTDOWN when the pool takes nothing more; then neither function is called. */
+/* 0, or -EAGAIN / -ESHUTDOWN when the pool takes nothing more (or is NULL: gone already); then
+ * neither function is called. */
 int task_start(struct io_pool *p, struct task *t);
 /* The same, but never refused: when the pool is full the work is done here and now, on the loop.
  * `done` is called later in any case. For work that must happen, such as cleaning up. */
