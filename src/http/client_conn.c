@@ -93,14 +93,13 @@ static void begin_body(struct http_call *c, const struct h1_head *h)
 }
 
 /* 101: the connection speaks something else from here on, and on_head takes it. */
-static void switch_protocols(struct http_call *c, const struct h1_head *h, struct str rest)
+static void switch_protocols(struct http_call *c, const struct h1_head *h)
 {
     if (!c->upgrade || !client_call_sent_all(c)) {
         client_call_finish(c, -EPROTO);
         return;
     }
     struct client_conn *conn = c->conn;
-    c->early = rest;
     c->ops.on_head(c, h, c->arg);
     if (!conn->closed) {
         client_call_finish(c, -EPROTO);
@@ -125,8 +124,9 @@ static bool process_head(struct client_conn *conn, struct str *data)
         return false;
     }
     advance(data, len);
+    c->early = *data;
     if (h.status == 101) {
-        switch_protocols(c, &h, *data);
+        switch_protocols(c, &h);
         return false;
     }
     if (h.status < 200) {

@@ -88,7 +88,7 @@ struct http_call {
     enum call_recv recv;
     uint64_t recv_left;
     struct h1_chunked chunked;
-    struct str early; /* during on_head of a 101: what came behind the head */
+    struct str early; /* during on_head: what came behind the head */
 
     int error; /* to be reported by deferred work */
     bool reused, retried, body_sent, got_bytes;

@@ -23,4 +23,7 @@
 #define HTTP_CALL_MAX_HEAD (128u << 10)   /* request head the client sends: what came in and what is added */
 #define HTTP_CALL_MAX_OUT (64u << 20)     /* request body queued by a producer that does not wait: -ENOBUFS */
 #define HTTP_WS_MAX_MESSAGE (16u << 20)
+#define HTTP_WS_MAX_QUEUE (64u << 20)     /* queued by a sender that does not wait: sends are refused */
+#define HTTP_WS_MAX_EARLY (128u << 10)    /* bytes read behind the handshake */
+#define HTTP_WS_CLOSE_MS 2000u            /* for the peer's part of the close handshake */
 #define HTTP_MULTIPART_MAX_HEAD (16u << 10)

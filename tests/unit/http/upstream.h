@@ -4,6 +4,7 @@
  * loudly after WAIT_MAX_MS. Include after cmocka.h. */
 
 #include <errno.h>
+#include <fcntl.h>
 #include <netinet/in.h>
 #include <poll.h>
 #include <stdbool.h>
