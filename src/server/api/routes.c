@@ -1,0 +1,65 @@
+/* The route table: the order and the paths of specs/sandbox-lifecycle.yml, each bare and under /v1.
+ */
+
+#include "server/api/api.h"
+
+#define WORK(m, path, fn)                                                                          \
+    {.method = (m), .pattern = (path), .kind = HTTP_WORK, .work = (fn), .max_body = API_BODY_MAX}, \
+    {                                                                                              \
+        .method = (m), .pattern = "/v1" path, .kind = HTTP_WORK, .work = (fn),                     \
+        .max_body = API_BODY_MAX                                                                   \
+    }
+#define STREAM(m, path, fn)                                                                        \
+    {.method = (m), .pattern = (path), .kind = HTTP_STREAM, .stream = (fn)},                       \
+    {                                                                                              \
+        .method = (m), .pattern = "/v1" path, .kind = HTTP_STREAM, .stream = (fn)                  \
+    }
+#define PROXY(path)                                                                                \
+    {.method = "*",                                                                                \
+     .pattern = (path),                                                                            \
+     .kind = HTTP_STREAM,                                                                          \
+     .stream = route_proxy,                                                                        \
+     .flags = ROUTE_PROXY},                                                                        \
+    {                                                                                              \
+        .method = "*", .pattern = "/v1" path, .kind = HTTP_STREAM, .stream = route_proxy,          \
+        .flags = ROUTE_PROXY                                                                       \
+    }
+#define OPEN(path, fn)                                                                             \
+    {                                                                                              \
+        .method = "GET", .pattern = (path), .kind = HTTP_STREAM, .stream = (fn),                   \
+        .flags = ROUTE_OPEN                                                                        \
+    }
+
+const struct http_route api_routes[] = {
+    /* clang-format off */
+    STREAM("POST", "/sandboxes", route_sandbox_create),
+    WORK("GET", "/sandboxes", route_sandbox_list),
+    STREAM("GET", "/sandboxes/{id}", route_sandbox_get),
+    WORK("DELETE", "/sandboxes/{id}", route_sandbox_delete),
+    WORK("PATCH", "/sandboxes/{id}/metadata", route_sandbox_metadata),
+    WORK("POST", "/sandboxes/{id}/pause", route_sandbox_pause),
+    WORK("POST", "/sandboxes/{id}/resume", route_sandbox_resume),
+    WORK("POST", "/sandboxes/{id}/renew-expiration", route_sandbox_renew),
+    STREAM("GET", "/sandboxes/{id}/endpoints/{port}", route_endpoint_get),
+    WORK("POST", "/sandboxes/{id}/snapshots", route_snapshot_create),
+    WORK("GET", "/snapshots", route_snapshot_list),
+    WORK("GET", "/snapshots/{id}", route_snapshot_get),
+    WORK("DELETE", "/snapshots/{id}", route_snapshot_get),
+    WORK("GET", "/sandboxes/{id}/diagnostics/logs", route_diag_logs),
+    WORK("GET", "/sandboxes/{id}/diagnostics/events", route_diag_events),
+    WORK("GET", "/sandboxes/{id}/diagnostics/inspect", route_diag_inspect),
+    WORK("GET", "/sandboxes/{id}/diagnostics/summary", route_diag_summary),
+    WORK("POST", "/pools", route_pool),
+    WORK("GET", "/pools", route_pool),
+    WORK("GET", "/pools/{name}", route_pool),
+    WORK("PUT", "/pools/{name}", route_pool),
+    WORK("DELETE", "/pools/{name}", route_pool),
+    PROXY("/sandboxes/{id}/proxy/{port}"),
+    PROXY("/sandboxes/{id}/proxy/{port}/{rest...}"),
+    OPEN("/health", route_health),
+    OPEN("/openapi.json", route_openapi),
+    OPEN("/docs", route_docs),
+    OPEN("/redoc", route_docs),
+    {0},
+    /* clang-format on */
+};
