@@ -11,8 +11,8 @@
 
 /* Weak, so that programs without TLS (execd) link neither it nor OpenSSL: who passes a context has
  * made it with the same object file. */
-#pragma weak io_tls_accept
-#pragma weak io_tls_cancel
+extern __typeof__(io_tls_accept) io_tls_accept __attribute__((weak));
+extern __typeof__(io_tls_cancel) io_tls_cancel __attribute__((weak));
 
 struct listener {
     struct list node;

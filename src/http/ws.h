@@ -66,5 +66,7 @@ void ws_pause(struct ws_conn *ws); /* no on_message until ws_resume() */
 void ws_resume(struct ws_conn *ws);
 /* Starts the close handshake; on_close follows (at the latest after 2 s). */
 void ws_close(struct ws_conn *ws, unsigned code, struct str reason);
+/* The same for a user who does not wait: no callback comes any more, the pointer is dead. */
+void ws_leave(struct ws_conn *ws, unsigned code, struct str reason);
 void ws_abort(struct ws_conn *ws); /* at once, no callback; dead afterwards */
 void *ws_arg(const struct ws_conn *ws);

@@ -279,6 +279,12 @@ void ws_close(struct ws_conn *ws, unsigned code, struct str reason)
     want(ws);
 }
 
+void ws_leave(struct ws_conn *ws, unsigned code, struct str reason)
+{
+    ws->ops = (struct ws_ops){0};
+    ws_close(ws, code, reason);
+}
+
 void ws_abort(struct ws_conn *ws)
 {
     ws->broken = true;

@@ -193,6 +193,21 @@ static void test_we_close(void **state)
     close_peer(f);
 }
 
+static void test_we_leave(void **state)
+{
+    struct fixture *f = *state;
+    open_ws(f, true, NULL, STR_NULL);
+    ws_leave(f->ws, 4001, STR("bye"));
+    EXPECT(f, "\x88\x05\x0f\xa1"
+              "bye");
+    SEND(f, "\x81\x81" M "`"
+            "\x88\x82" M "\x0e\xa3");
+    peer_wait_closed(f->loop, f->fd);
+    close_peer(f);
+    assert_int_equal(f->n_close, 0);
+    assert_int_equal(f->log.len, 0);
+}
+
 static void test_close_deadline(void **state)
 {
     struct fixture *f = *state;
@@ -434,6 +449,7 @@ int main(void)
         T(test_server_echoes),
         T(test_peer_closes),
         T(test_we_close),
+        T(test_we_leave),
         T(test_close_deadline),
         T(test_violations),
         T(test_pause),
