@@ -5,6 +5,7 @@
 #include <signal.h>
 #include <stdlib.h>
 
+#include "base/cleanup.h"
 #include "base/clock.h"
 #include "base/must.h"
 #include "execd/limits.h"
@@ -94,6 +95,8 @@ struct pty *pty_new(struct execd *x, const char *cwd, const char *command, struc
     p->cwd = cwd ? xstrdup(cwd) : NULL;
     p->command = command && *command ? xstrdup(command) : NULL;
     ring_init(&p->ring, EXECD_PTY_RING);
+    pty_process_init(p);
+    pty_client_init(p);
     p->idle_since_ms = clock_mono_ms();
     list_push_back(&t->all, &p->node);
     (void)map_put(&t->by_id, str_from(p->id), p);

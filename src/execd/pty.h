@@ -74,17 +74,20 @@ void pty_delete(struct pty *p);
 size_t pty_signal_all(struct execd *x, int signo);
 
 /* ---- process (pty_process.c) ---- */
+void pty_process_init(struct pty *p);
 /* 0 or -errno. */
 int pty_start(struct pty *p, bool tty);
 /* Reads, or does not while the client is blocked. */
 void pty_resume_output(struct pty *p);
-/* Input for the process. False: enough is waiting, pause the client until pty_client_input_room(). */
+/* Input for the process. False: enough is waiting, pause the client until pty_client_input_room().
+ */
 bool pty_write_input(struct pty *p, struct str data);
 void pty_close_input(struct pty *p);
 void pty_signal(struct pty *p, int signo);
 void pty_process_done(struct pty *p); /* frees what belongs to the process */
 
 /* ---- client (pty_client.c) ---- */
+void pty_client_init(struct pty *p);
 /* Upgrades the request and attaches. The caller has checked that nobody else is there, or wants to
  * take over. */
 void pty_attach(struct pty *p, struct http_req *req, bool tty, uint64_t since);

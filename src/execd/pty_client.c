@@ -8,11 +8,10 @@
 #include "base/must.h"
 #include "execd/limits.h"
 #include "execd/pty.h"
-#include "json/json.h"
 #include "model/pty.h"
+#include "json/json.h"
 
 #define CLOSE_NORMAL 1000
-#define CLOSE_GOING_AWAY 1001
 #define CLOSE_INTERNAL 1011
 #define CLOSE_TAKEN_OVER 4001
 
@@ -69,19 +68,11 @@ static void detach(struct pty *p)
     set_blocked(p, false);
 }
 
-static void on_close_ignored(struct ws_conn *ws, unsigned code, struct str reason, void *arg)
-{
-}
-
-/* A connection we have said goodbye to: nothing it sends matters any more. */
-static const struct ws_ops farewell_ops = {.on_close = on_close_ignored};
-
 static void say_goodbye(struct pty *p, unsigned code, struct str reason)
 {
     struct ws_conn *ws = p->client;
     detach(p);
-    ws_set_ops(ws, &farewell_ops, NULL);
-    ws_close(ws, code, reason);
+    ws_leave(ws, code, reason);
 }
 
 void pty_client_drop(struct pty *p, unsigned code, struct str reason)
@@ -128,6 +119,11 @@ static void on_stuck(struct io_timer *t)
     pty_maybe_free(p);
 }
 
+void pty_client_init(struct pty *p)
+{
+    io_timer_init(&p->stuck, p->x->loop, on_stuck);
+}
+
 /* ---- from the client ---- */
 
 static void input(struct pty *p, struct str data)
@@ -143,8 +139,11 @@ static void control_signal(struct pty *p, const char *name)
     static const struct {
         const char *name;
         int signo;
-    } known[] = {{"SIGINT", SIGINT}, {"SIGTERM", SIGTERM}, {"SIGKILL", SIGKILL},
-                 {"SIGQUIT", SIGQUIT}, {"SIGHUP", SIGHUP}};
+    } known[] = {{"SIGINT", SIGINT},
+                 {"SIGTERM", SIGTERM},
+                 {"SIGKILL", SIGKILL},
+                 {"SIGQUIT", SIGQUIT},
+                 {"SIGHUP", SIGHUP}};
     for (size_t i = 0; name && i < ARRAY_LEN(known); i++) {
         if (strcmp(known[i].name, name) == 0) {
             pty_signal(p, known[i].signo);
@@ -176,7 +175,8 @@ static void control(struct pty *p, const struct pty_control *c)
         const char *const pairs[] = {"type", "pong", NULL};
         send_text(p, pairs, NULL, 0);
     } else {
-        cleanup_free char *text = xasprintf("unknown frame type \"%.100s\"", c->type ? c->type : "");
+        cleanup_free char *text =
+            xasprintf("unknown frame type \"%.100s\"", c->type ? c->type : "");
         send_error(p, "INVALID_FRAME", text);
     }
 }
@@ -268,8 +268,8 @@ void pty_attach(struct pty *p, struct http_req *req, bool tty, uint64_t since)
         return;
     }
     send_replay(p, since);
-    const char *const pairs[] = {"type", "connected", "session_id", p->id,
-                                 "mode", p->is_tty ? "pty" : "pipe", NULL};
+    const char *const pairs[] = {
+        "type", "connected", "session_id", p->id, "mode", p->is_tty ? "pty" : "pipe", NULL};
     send_text(p, pairs, NULL, 0);
     pty_resume_output(p);
 }

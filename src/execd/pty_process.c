@@ -251,10 +251,17 @@ static void on_child_exit(struct io_child *c, const struct io_child_status *st, 
 
 /* ---- start ---- */
 
+void pty_process_init(struct pty *p)
+{
+    buf_init(&p->in_queue, EXECD_PTY_STDIN_MAX + EXECD_PTY_MESSAGE_MAX);
+    io_timer_init(&p->settle, p->x->loop, on_settled);
+}
+
 static void take_streams(struct pty *p)
 {
     p->out[0] = (struct pty_out){p, io_child_take_stdout(p->child), PTY_STDOUT, 0};
-    p->out[1] = (struct pty_out){p, p->is_tty ? NULL : io_child_take_stderr(p->child), PTY_STDERR, 0};
+    p->out[1] =
+        (struct pty_out){p, p->is_tty ? NULL : io_child_take_stderr(p->child), PTY_STDERR, 0};
     p->in = p->is_tty ? NULL : io_child_take_stdin(p->child);
     for (int i = 0; i < 2; i++) {
         if (p->out[i].s) {
@@ -308,8 +315,6 @@ int pty_start(struct pty *p, bool tty)
     if (!p->child) {
         return r;
     }
-    buf_init(&p->in_queue, EXECD_PTY_STDIN_MAX + EXECD_PTY_MESSAGE_MAX);
-    io_timer_init(&p->settle, x->loop, on_settled);
     take_streams(p);
     return 0;
 }

@@ -19,6 +19,11 @@ const struct http_route execd_routes[] = {
     {"POST", "/session/{id}/run", HTTP_STREAM, .stream = route_session_run},
     {"DELETE", "/session/{id}", HTTP_STREAM, .stream = route_session_delete},
 
+    {"POST", "/pty", HTTP_STREAM, .stream = route_pty_create},
+    {"GET", "/pty/{id}", HTTP_STREAM, .stream = route_pty_status},
+    {"DELETE", "/pty/{id}", HTTP_STREAM, .stream = route_pty_delete},
+    {"GET", "/pty/{id}/ws", HTTP_STREAM, .stream = route_pty_connect},
+
     {"GET", "/files/info", HTTP_WORK, .work = files_info},
     {"DELETE", "/files", HTTP_WORK, .work = files_delete},
     {"POST", "/files/permissions", HTTP_WORK, .work = files_permissions},

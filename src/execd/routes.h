@@ -18,3 +18,9 @@ void route_interrupt(struct http_req *req);
 void route_session_create(struct http_req *req);
 void route_session_run(struct http_req *req);
 void route_session_delete(struct http_req *req);
+
+/* routes_pty.c */
+void route_pty_create(struct http_req *req);
+void route_pty_status(struct http_req *req);
+void route_pty_delete(struct http_req *req);
+void route_pty_connect(struct http_req *req);

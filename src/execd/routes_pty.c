@@ -100,6 +100,10 @@ void route_pty_connect(struct http_req *req)
         reply_error(req, 503, CODE_SHUTTING_DOWN, "execd is shutting down");
         return;
     }
+    if (!http_req_is_upgrade(req, STR("websocket"))) {
+        http_resp_send(req, 400, TEXT_CTYPE, STR("Bad Request: not a WebSocket handshake\n"));
+        return;
+    }
     int64_t since = 0;
     if (parse_i64(http_req_query_get(req, "since", 0), &since) < 0 || since < 0) {
         since = 0;

@@ -18,6 +18,7 @@
 #include "execd/auth.h"
 #include "execd/command.h"
 #include "execd/limits.h"
+#include "execd/pty.h"
 #include "execd/reply.h"
 #include "execd/routes.h"
 #include "execd/sampler.h"
@@ -149,6 +150,7 @@ static void make_tables(struct execd *x)
     oom_watch_init(&x->oom, x->cfg.workload_procs);
     x->commands = command_table_new(x);
     x->sessions = session_table_new(x);
+    x->ptys = pty_table_new(x);
 }
 
 struct execd *execd_new(struct execd_config *take_cfg, struct err *e)
@@ -196,6 +198,7 @@ void execd_free(struct execd *x)
     }
     io_timer_stop(&x->stop_timer);
     http_server_free(x->http);
+    pty_table_free(x->ptys);
     session_table_free(x->sessions);
     command_table_free(x->commands);
     drains_done(&x->drains);

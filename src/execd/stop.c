@@ -10,6 +10,7 @@
 #include "execd/command.h"
 #include "execd/limits.h"
 #include "execd/notify.h"
+#include "execd/pty.h"
 #include "execd/session.h"
 #include "execd/telemetry.h"
 
@@ -19,7 +20,8 @@
 /* Sends `signo` (0: none) to everything that runs. Returns how much that is. */
 static size_t signal_all(struct execd *x, int signo)
 {
-    size_t n = command_signal_all(x, signo) + session_signal_all(x, signo);
+    size_t n =
+        command_signal_all(x, signo) + session_signal_all(x, signo) + pty_signal_all(x, signo);
     if (x->signal_others) {
         n += x->signal_others(x, signo);
     }
