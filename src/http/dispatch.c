@@ -4,8 +4,6 @@
 #include "base/must.h"
 #include "http/internal.h"
 
-#define MAX_DISPATCH 8 /* local re-dispatches of one request */
-
 static void set_body(struct http_req *req)
 {
     const struct h1_head *h = &req->head;
@@ -70,7 +68,7 @@ void req_dispatch(struct http_req *req)
 
 void http_req_redispatch(struct http_req *req, struct str new_target)
 {
-    if (bug_if(req->started) || ++req->n_dispatch > MAX_DISPATCH) {
+    if (bug_if(req->started) || ++req->n_dispatch > HTTP_MAX_DISPATCH) {
         resp_error(req, 500, "a request was passed on in a circle");
         return;
     }

@@ -7,8 +7,6 @@
 #include "http/chars.h"
 #include "http/h1.h"
 
-#define MAX_METHOD 32
-
 struct parse {
     const char *start, *p, *end;
     struct h1_head *h;
@@ -84,7 +82,7 @@ static enum h1_result parse_request_line(struct parse *s)
         p++;
     }
     s->h->method = str_n(s->p, (size_t)(p - s->p));
-    if (s->h->method.n > MAX_METHOD) {
+    if (s->h->method.n > HTTP_MAX_METHOD) {
         return bad(s, 501, "unknown method");
     }
     if (p == s->end) {

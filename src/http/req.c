@@ -8,9 +8,6 @@
 #include "base/rand.h"
 #include "http/internal.h"
 
-#define MAX_FREE 64           /* recycled requests per server */
-#define MAX_PARAM (32u << 10) /* decoded parameters are never longer than the target */
-
 /* ---- life ---- */
 
 static void req_clear(struct http_req *req)
@@ -63,7 +60,7 @@ void req_free(struct http_req *req)
     if (req->in != req->inline_in) {
         free(req->in);
     }
-    if (s->closed || s->n_free_reqs >= MAX_FREE) {
+    if (s->closed || s->n_free_reqs >= HTTP_MAX_FREE_REQUESTS) {
         free(req);
         return;
     }
@@ -278,7 +275,7 @@ struct str http_req_param_raw(struct http_req *req, const char *name)
 
 static struct str decode(struct http_req *req, struct str raw, bool plus_is_space)
 {
-    struct buf b = BUF_INIT(MAX_PARAM);
+    struct buf b = BUF_INIT(HTTP_MAX_TARGET);
     struct str ret = STR_NULL;
     if (percent_decode(&b, raw, plus_is_space) == 0) {
         ret = str_n(arena_str(&req->arena, buf_str(&b)), b.len);

@@ -317,6 +317,10 @@ bool http_resp_write(struct http_req *req, struct str data)
     if (!c || bug_if(!req->started)) {
         return false;
     }
+    if (bug_if(c->out.queued >= HTTP_OUT_MAX)) {
+        http_resp_abort(req); /* the producer does not look at what it is told */
+        return false;
+    }
     data = within_length(req, data);
     if (data.n == 0 || req->no_body) {
         return true;

@@ -6,9 +6,6 @@
 #include "http/internal.h"
 #include "io/tls.h"
 
-#define MAX_CONNECTIONS 20000
-#define MAX_EXTRA 256 /* connections beyond the limit that are told so; more are just closed */
-
 /* Weak, so that programs without TLS (execd) link neither it nor OpenSSL: who passes a context has
  * made it with the same object file. */
 extern __typeof__(io_tls_accept) io_tls_accept __attribute__((weak));
@@ -40,7 +37,7 @@ struct http_server *http_server_new(struct io_loop *l, const struct http_server_
     s->opts.idle_timeout_ms = or_default(o->idle_timeout_ms, HTTP_IDLE_TIMEOUT_MS);
     s->opts.body_timeout_ms = or_default(o->body_timeout_ms, HTTP_BODY_TIMEOUT_MS);
     s->opts.write_timeout_ms = or_default(o->write_timeout_ms, HTTP_WRITE_TIMEOUT_MS);
-    s->opts.max_connections = or_default(o->max_connections, MAX_CONNECTIONS);
+    s->opts.max_connections = or_default(o->max_connections, HTTP_MAX_CONNECTIONS);
     s->router = http_router_new(o->routes);
     s->n_refs = 1;
     buf_init(&s->head, 2 * HTTP_MAX_HEAD);
@@ -71,7 +68,7 @@ static void start(struct http_server *s, struct io_stream *stream)
 {
     if (s->n_conns < s->opts.max_connections) {
         conn_new(s, stream, false);
-    } else if (s->n_extra < MAX_EXTRA) {
+    } else if (s->n_extra < HTTP_MAX_REFUSING) {
         conn_new(s, stream, true);
     } else {
         io_stream_abort(stream);

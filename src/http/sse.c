@@ -5,8 +5,6 @@
 #include "base/buf.h"
 #include "base/must.h"
 
-#define MAX_FRAME (64u << 20)
-
 void sse_start(struct http_req *req, int status)
 {
     http_resp_header(req, STR("Cache-Control"), STR("no-cache"));
@@ -58,7 +56,7 @@ static void add_data(struct buf *b, struct str data)
 
 bool sse_send(struct http_req *req, struct str event, struct str id, struct str data)
 {
-    struct buf b = BUF_INIT(MAX_FRAME);
+    struct buf b = BUF_INIT(HTTP_MAX_SSE_FRAME);
     add_field(&b, STR("event: "), event);
     add_field(&b, STR("id: "), id);
     add_data(&b, data);

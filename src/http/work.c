@@ -16,8 +16,6 @@
 #include "base/must.h"
 #include "http/internal.h"
 
-#define MAX_REPLY (64u << 20)
-
 struct http_reply_priv {
     struct http_req *req;
     struct http_reply reply;
@@ -243,7 +241,7 @@ void work_start(struct http_req *req)
         struct http_reply_priv *w = req->work = NEW(struct http_reply_priv);
         w->req = req;
         w->reply.priv = w;
-        buf_init(&w->reply.body, MAX_REPLY);
+        buf_init(&w->reply.body, HTTP_MAX_REPLY);
         buf_init(&w->pipe, HTTP_OUT_HIGH);
         buf_init(&w->headers, HTTP_MAX_HEAD);
         must(pthread_mutex_init(&w->lock, NULL) == 0 && pthread_cond_init(&w->room, NULL) == 0);
