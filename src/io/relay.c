@@ -12,6 +12,8 @@
 
 #include <errno.h>
 #include <fcntl.h>
+#include <linux/sockios.h>
+#include <sys/ioctl.h>
 
 #include "base/cleanup.h"
 #include "base/must.h"
@@ -249,19 +251,27 @@ static bool pump(struct io_relay *r, struct direction *d)
 
 /* ---- both ---- */
 
+/* A source that broke off breaks off its counterpart too; but a reset throws away what is still on
+ * its way out, and the end of an answer is worth more than the manner of its end. */
+static void close_side(struct io_relay *r, struct io_stream *s)
+{
+    int unsent = 0;
+
+    if (r->reset && ioctl(s->fd, SIOCOUTQ, &unsent) == 0 && unsent == 0) {
+        io_stream_abort(s);
+    } else {
+        io_stream_close(s);
+    }
+}
+
 static void relay_free(struct io_relay *r)
 {
     list_del(&r->owned.node);
     io_timer_stop(&r->idle);
     drop(r, &r->ab);
     drop(r, &r->ba);
-    if (r->reset) {
-        io_stream_abort(r->a);
-        io_stream_abort(r->b);
-    } else {
-        io_stream_close(r->a);
-        io_stream_close(r->b);
-    }
+    close_side(r, r->a);
+    close_side(r, r->b);
     free(r);
 }
 
