@@ -100,7 +100,11 @@ static void on_sigchld(uv_signal_t *h, int signo)
 
 static void on_look(struct io_task *t)
 {
-    check(container_of(t, struct io_child, look));
+    struct io_child *c = container_of(t, struct io_child, look);
+
+    if (!c->loop->freeing) {
+        check(c);
+    }
 }
 
 static void on_deadline(struct io_timer *t)

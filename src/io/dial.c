@@ -77,7 +77,9 @@ static void on_done(struct io_task *t)
 {
     struct io_dial *d = container_of(t, struct io_dial, done);
 
-    finish(d, d->error);
+    if (!d->loop->freeing) {
+        finish(d, d->error);
+    }
 }
 
 static void on_deadline(struct io_timer *t)

@@ -11,7 +11,8 @@
 #include "io/stream.h"
 #include "io/timer.h"
 
-/* Something to run after the callbacks of this turn. Taking the node out of its list cancels it. */
+/* Something to run after the callbacks of this turn. Taking the node out of its list cancels it.
+ * Also run while the loop is being freed: who would call a user then looks at `freeing`. */
 struct io_task {
     struct list node;
     void (*fn)(struct io_task *t);
