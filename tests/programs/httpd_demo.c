@@ -1,6 +1,7 @@
 /* A server that shows every way to answer, for integration tests and benches.
  *
- *   httpd_demo [--port N] [--loops N] [--upstream HOST:PORT]
+ *   httpd_demo [--port N] [--loops N] [--upstream IP:PORT [--forwarded]]
+ *   httpd_demo --ws-client ws://IP:PORT/PATH [--ws-max N]
  *
  * Prints "listening on 127.0.0.1:PORT" when it does. Port 0 (the default) lets the kernel choose.
  */
@@ -19,6 +20,9 @@
 #include "io/loop.h"
 #include "io/pool.h"
 #include "io/timer.h"
+#include "net/url.h"
+
+#include "demo_peer.h"
 
 #define MAX_LOOPS 16
 
@@ -26,9 +30,12 @@ struct app {
     struct io_group *group;
     struct io_pool *pool;
     struct http_server *servers[MAX_LOOPS];
+    struct http_client *clients[MAX_LOOPS]; /* one per loop, for the proxy */
     unsigned n_loops;
     uint16_t port;
-    const char *upstream;
+    struct demo_peer_opts peer;
+    const char *ws_client;
+    uint64_t ws_max;
     uint64_t head_ms, body_ms, idle_ms;
 };
 
@@ -192,7 +199,19 @@ static void get_file(struct http_req *req)
     http_resp_file(req, fd, "application/octet-stream");
 }
 
+static void any_proxy(struct http_req *req)
+{
+    struct app *app = http_req_app(req);
+    unsigned i = 0;
+    while (io_group_loop(app->group, i) != http_req_loop(req)) {
+        i++;
+    }
+    demo_proxy(req, app->clients[i], &app->peer);
+}
+
 static const struct http_route routes[] = {
+    {"*", "/proxy/{rest...}", HTTP_STREAM, .stream = any_proxy},
+    {"GET", "/ws", HTTP_STREAM, .stream = demo_ws},
     {"GET", "/hello", HTTP_STREAM, .stream = get_hello},
     {"GET", "/bytes/{n}", HTTP_STREAM, .stream = get_bytes},
     {"POST", "/echo", HTTP_STREAM, .stream = post_echo},
@@ -208,8 +227,9 @@ static const struct http_route routes[] = {
 
 static void usage(void)
 {
-    (void)fputs("usage: httpd_demo [--port N] [--loops N] [--upstream HOST:PORT]\n"
-                "                  [--head-ms N] [--body-ms N] [--idle-ms N]\n",
+    (void)fputs("usage: httpd_demo [--port N] [--loops N] [--upstream IP:PORT [--forwarded]]\n"
+                "                  [--head-ms N] [--body-ms N] [--idle-ms N]\n"
+                "       httpd_demo --ws-client ws://IP:PORT/PATH [--ws-max N]\n",
                 stderr);
     exit(2);
 }
@@ -223,13 +243,27 @@ static uint64_t number(const char *text)
     return v;
 }
 
+static void set_upstream(struct app *app, const char *text)
+{
+    struct str host;
+    uint16_t port = 0;
+    if (authority_parse(str_from(text), &host, &port) < 0 ||
+        io_addr_ip(host, port, &app->peer.upstream) < 0) {
+        usage();
+    }
+    app->peer.has_upstream = true;
+}
+
 static void parse_options(struct app *app, int argc, char **argv)
 {
-    enum { PORT = 1, LOOPS, UPSTREAM, HEAD_MS, BODY_MS, IDLE_MS };
+    enum { PORT = 1, LOOPS, UPSTREAM, FORWARDED, HEAD_MS, BODY_MS, IDLE_MS, WS_CLIENT, WS_MAX };
     static const struct option options[] = {
         {"port", required_argument, NULL, PORT},
         {"loops", required_argument, NULL, LOOPS},
         {"upstream", required_argument, NULL, UPSTREAM},
+        {"forwarded", no_argument, NULL, FORWARDED},
+        {"ws-client", required_argument, NULL, WS_CLIENT},
+        {"ws-max", required_argument, NULL, WS_MAX},
         {"head-ms", required_argument, NULL, HEAD_MS},
         {"body-ms", required_argument, NULL, BODY_MS},
         {"idle-ms", required_argument, NULL, IDLE_MS},
@@ -245,7 +279,16 @@ static void parse_options(struct app *app, int argc, char **argv)
             app->n_loops = (unsigned)number(optarg);
             break;
         case UPSTREAM:
-            app->upstream = optarg;
+            set_upstream(app, optarg);
+            break;
+        case FORWARDED:
+            app->peer.forwarded = true;
+            break;
+        case WS_CLIENT:
+            app->ws_client = optarg;
+            break;
+        case WS_MAX:
+            app->ws_max = number(optarg);
             break;
         case HEAD_MS:
             app->head_ms = number(optarg);
@@ -276,6 +319,7 @@ static int listen_all(struct app *app)
     for (unsigned i = 0; i < app->n_loops; i++) {
         must(io_addr_ip(STR("127.0.0.1"), app->port, &addr) == 0);
         app->servers[i] = http_server_new(io_group_loop(app->group, i), &so);
+        app->clients[i] = http_client_new(io_group_loop(app->group, i), NULL);
         if (http_server_listen(app->servers[i], &addr, &lo, &bound, &e) < 0) {
             (void)fprintf(stderr, "httpd_demo: %s\n", e.msg);
             return -1;
@@ -295,6 +339,9 @@ int main(int argc, char **argv)
         usage();
     }
     log_init(LOG_INFO, LOG_HUMAN, STDERR_FILENO);
+    if (app.ws_client) {
+        return demo_ws_client(app.ws_client, app.ws_max);
+    }
     /* Blocked before any thread starts, so that all of them leave it to sigwait(). */
     (void)sigemptyset(&set);
     (void)sigaddset(&set, SIGTERM);
@@ -312,6 +359,7 @@ int main(int argc, char **argv)
     io_group_stop(app.group);
     for (unsigned i = 0; i < app.n_loops; i++) {
         http_server_free(app.servers[i]);
+        http_client_free(app.clients[i]);
     }
     io_pool_free(app.pool);
     io_group_free(app.group);
