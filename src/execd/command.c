@@ -93,10 +93,10 @@ size_t command_signal_all(struct execd *x, int signo)
     size_t n = 0;
     list_each (it, &x->commands->running) {
         struct command *c = list_entry(it, struct command, node);
-        if (c->job && c->running) {
+        if (c->job && signo) {
             (void)job_signal(c->job, signo);
-            n++;
         }
+        n++;
     }
     return n;
 }

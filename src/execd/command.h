@@ -47,7 +47,7 @@ struct command_table *command_table_new(struct execd *x);
 /* Forgets everything; processes are not touched. */
 void command_table_free(struct command_table *t);
 struct command *command_find(struct execd *x, struct str id);
-/* SIGTERM or SIGKILL to every running command. Returns how many there are. */
+/* `signo` (0: none) to every running command. Returns how many there are. */
 size_t command_signal_all(struct execd *x, int signo);
 
 /* ---- for command_*.c ---- */

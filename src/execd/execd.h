@@ -18,6 +18,7 @@
 struct command_table;
 struct session_table;
 struct pty_table;
+struct init;
 struct sampler;
 struct telemetry;
 struct http_client;
@@ -39,6 +40,7 @@ struct execd {
     struct command_table *commands;
     struct session_table *sessions;
     struct pty_table *ptys;
+    struct init *init;           /* NULL: not in init mode */
     struct sampler *sampler;     /* CPU and memory of the sandbox */
     struct telemetry *telemetry; /* NULL: off */
     struct http_client *client;  /* to servers inside the sandbox */

@@ -1,11 +1,16 @@
 /* execd: the process inside every sandbox. */
 
+#include <errno.h>
 #include <fcntl.h>
 #include <signal.h>
 #include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
 
 #include "base/log.h"
+#include "execd/clone3.h"
 #include "execd/config.h"
+#include "execd/init.h"
 #include "execd/notify.h"
 #include "execd/serve.h"
 #include "execd/stop.h"
@@ -26,29 +31,63 @@ static void start_log(const struct execd_config *c)
     log_init(c->log_level, LOG_JSON, fd);
 }
 
-static int run(struct execd_config *cfg)
+/* The filter is inherited; after a re-exec it has been there from the program's first instruction.
+ */
+static int refuse_clone3(const struct execd_config *c, char *const *argv, struct err *e)
+{
+    if (!c->clone3_compat) {
+        return 0;
+    }
+    if (clone3_refuse(e) < 0) {
+        return -1;
+    }
+    if (c->clone3_reexec) {
+        (void)unsetenv("EXECD_CLONE3_COMPAT"); /* cannot fail for a valid name */
+        (void)execv("/proc/self/exe", argv);
+        return err_sys(e, errno, "EXECD_CLONE3_COMPAT=reexec");
+    }
+    return 0;
+}
+
+static int serve(struct execd *x)
+{
+    (void)signal(SIGPIPE, SIG_IGN);
+    io_signal_watch(x->loop, SIGTERM, on_stop_signal, x);
+    io_signal_watch(x->loop, SIGINT, on_stop_signal, x);
+    io_signal_watch(x->loop, SIGQUIT, on_stop_signal, x);
+    log_info("listening", LOG_I("port", x->port), LOG_S("version", OSB_VERSION));
+    notify_ready(x->cfg.notify_fd, x->port);
+    struct init *in = x->cfg.init ? init_start(x) : NULL;
+    io_loop_run(x->loop);
+    int status = in ? init_status(in) : 0;
+    init_free(in);
+    return status;
+}
+
+static int run(struct execd_config *cfg, char *const *argv)
 {
     start_log(cfg);
     struct err e = {0};
-    struct execd *x = execd_new(cfg, &e);
+    struct execd *x = NULL;
+    if (refuse_clone3(cfg, argv, &e) == 0) {
+        x = execd_new(cfg, &e);
+    }
     if (!x) {
         log_error("cannot start", LOG_ERR(&e));
         return 1;
     }
-    (void)signal(SIGPIPE, SIG_IGN);
-    io_signal_watch(x->loop, SIGTERM, on_stop_signal, x);
-    io_signal_watch(x->loop, SIGINT, on_stop_signal, x);
-    log_info("listening", LOG_I("port", x->port), LOG_S("version", OSB_VERSION));
-    notify_ready(x->cfg.notify_fd, x->port);
-    io_loop_run(x->loop);
+    int status = serve(x);
     execd_free(x);
-    return 0;
+    return status;
 }
 
 int main(int argc, char **argv)
 {
     struct execd_config cfg;
     struct err e = {0};
+    if (argc > 1 && strcmp(argv[1], "init") == 0) {
+        init_prepare_environment();
+    }
     switch (config_parse(&cfg, argc, argv, &e)) {
     case CONFIG_HELP:
         config_usage();
@@ -62,5 +101,5 @@ int main(int argc, char **argv)
     case CONFIG_RUN:
         break;
     }
-    return run(&cfg);
+    return run(&cfg, argv);
 }

@@ -131,9 +131,6 @@ size_t pty_signal_all(struct execd *x, int signo)
         if (signo) {
             pty_signal(p, signo);
         }
-        if (signo == SIGTERM) {
-            pty_signal(p, SIGHUP);
-        }
     }
     return n;
 }

@@ -70,7 +70,7 @@ struct pty *pty_find(struct execd *x, struct str id);
 struct pty *pty_new(struct execd *x, const char *cwd, const char *command, struct err *e);
 /* Kills the process; the session is gone for everybody at once. */
 void pty_delete(struct pty *p);
-/* SIGTERM (and SIGHUP, because interactive shells ignore the former) or SIGKILL. */
+/* `signo` (0: none) to every process. Returns how many there are. */
 size_t pty_signal_all(struct execd *x, int signo);
 
 /* ---- process (pty_process.c) ---- */

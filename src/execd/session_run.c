@@ -289,6 +289,8 @@ size_t session_runs_signal(struct session *s, int signo)
     if (!r->run.job) {
         return 0;
     }
-    (void)job_signal(r->run.job, signo);
+    if (signo) {
+        (void)job_signal(r->run.job, signo);
+    }
     return 1;
 }

@@ -4,6 +4,7 @@
 
 #include <errno.h>
 #include <signal.h>
+#include <unistd.h>
 
 #include "base/log.h"
 #include "base/must.h"
@@ -17,15 +18,27 @@
 /* Ends of processes are not all events here (background ones, those of init): they are counted. */
 #define LOOK_MS 10u
 
+/* As PID 1 everybody is ours, also what has left its group and its parent behind. */
+static size_t signal_namespace(struct execd *x, int signo)
+{
+    if (signo == SIGTERM) {
+        (void)pty_signal_all(x, SIGHUP); /* interactive shells ignore SIGTERM */
+    }
+    return kill(-1, signo) == 0 ? 1 : 0;
+}
+
 /* Sends `signo` (0: none) to everything that runs. Returns how much that is. */
 static size_t signal_all(struct execd *x, int signo)
 {
+    if (getpid() == 1) {
+        return signal_namespace(x, signo);
+    }
     size_t n =
         command_signal_all(x, signo) + session_signal_all(x, signo) + pty_signal_all(x, signo);
-    if (x->signal_others) {
-        n += x->signal_others(x, signo);
+    if (signo == SIGTERM) {
+        (void)pty_signal_all(x, SIGHUP);
     }
-    return n;
+    return n + (x->signal_others ? x->signal_others(x, signo) : 0);
 }
 
 static void look(struct execd *x)
