@@ -253,11 +253,10 @@ void upload_set_file_begin(struct upload_set *s)
     }
     s->n_file++;
     s->current = p;
-    if (p->error.status) {
-        return;
-    }
     if (p->has_meta) {
-        pair_open(p);
+        if (!p->error.status) {
+            pair_open(p);
+        }
     } else if (s->n_file - s->n_meta > UPLOAD_MAX_HELD) {
         fail(&s->error, 400, CODE_INVALID_FILE, "more than %u files before their metadata",
              UPLOAD_MAX_HELD);
@@ -267,6 +266,7 @@ void upload_set_file_begin(struct upload_set *s)
             copy_failed(p, p->spool_fd);
         }
     }
+    check_failed(s);
 }
 
 void upload_set_file_data(struct upload_set *s, struct str data)

@@ -170,8 +170,10 @@ static void test_second_fails(void **state)
     meta(s, "c", "");
     file(s, "one");
     assert_null(upload_set_error(s));
-    file(s, "two");
+    upload_set_file_begin(s);
     assert_non_null(upload_set_error(s)); /* as soon as it is certain */
+    upload_set_file_data(s, STR("two"));
+    upload_set_file_end(s);
     assert_int_equal(upload_set_error(s)->status, 500);
     file(s, "three");
     upload_set_finish(s);
