@@ -337,7 +337,10 @@ static bool expect_name(SSL *ssl, const char *name)
                1;
     }
     SSL_set_hostflags(ssl, X509_CHECK_FLAG_NO_PARTIAL_WILDCARDS);
-    return SSL_set1_host(ssl, name) == 1 && SSL_set_tlsext_host_name(ssl, name) == 1;
+    /* SSL_set_tlsext_host_name() without its cast, which drops a const; OpenSSL copies the name. */
+    return SSL_set1_host(ssl, name) == 1 &&
+           SSL_ctrl(ssl, SSL_CTRL_SET_TLSEXT_HOSTNAME, TLSEXT_NAMETYPE_host_name,
+                    (void *)(uintptr_t)name) == 1;
 }
 
 struct io_tls_op *io_tls_connect(struct io_tls_ctx *c, struct io_stream *take_s,

@@ -4,6 +4,7 @@
 #include "util.h"
 
 #include <grp.h>
+#include <pthread.h>
 #include <sched.h>
 #include <signal.h>
 #include <sys/prctl.h>
@@ -516,6 +517,44 @@ static void test_reaping_as_pid_1(void **state)
     assert_int_equal(prctl(PR_SET_CHILD_SUBREAPER, 0), 0);
 }
 
+static atomic_int n_running;
+
+static void *run_many(void *arg)
+{
+    for (int i = 0; i < 25; i++) {
+        struct io_child_status st = {0};
+        struct io_child_opts o = {"sh", SH("exit 6"), OUT_PIPE};
+        struct err e = {0};
+        if (io_child_run(&o, NULL, NULL, &st, &e) < 0 || st.code != 6) {
+            ++*(int *)arg;
+        }
+    }
+    atomic_fetch_sub(&n_running, 1);
+    return NULL;
+}
+
+/* Workers run programs while PID 1 reaps everything that moves: no child is taken from its owner.
+ */
+static void test_threads_and_reaper(void **state)
+{
+    pthread_t t[3];
+    int n_wrong[3] = {0};
+
+    (void)state;
+    atomic_store(&n_running, 3);
+    for (int i = 0; i < 3; i++) {
+        assert_int_equal(pthread_create(&t[i], NULL, run_many, &n_wrong[i]), 0);
+    }
+    while (atomic_load(&n_running)) {
+        assert_int_equal(io_child_reap_orphans(NULL, NULL), 0);
+        (void)usleep(100);
+    }
+    for (int i = 0; i < 3; i++) {
+        assert_int_equal(pthread_join(t[i], NULL), 0);
+        assert_int_equal(n_wrong[i], 0);
+    }
+}
+
 static void test_loop_free_lets_go(void **state)
 {
     struct io_loop *l = io_loop_new();
@@ -597,6 +636,7 @@ int main(void)
         T(test_netns),
         T(test_forgotten_child_is_reaped),
         T(test_reaping_as_pid_1),
+        T(test_threads_and_reaper),
         T(test_loop_free_lets_go),
         T(test_blocking_run),
     };
