@@ -52,6 +52,11 @@ static struct json *parse(struct str text, size_t flags, struct err *e)
 
 struct json *json_parse(struct str text, struct err *e)
 {
+    /* jansson takes a NUL behind the value for the end of the text. */
+    if (str_find(text, 0) >= 0) {
+        err_set(e, ERR_INVALID, "NUL in the text");
+        return NULL;
+    }
     return parse(text, 0, e);
 }
 

@@ -126,7 +126,8 @@ int url_parse(struct str s, struct url *ret)
     struct str rest = str_sub(s, end, s.n);
     u.path = str_cut(&rest, '?');
     u.query = rest;
-    if (!scheme_valid(u.scheme) || userinfo_parse(&authority, &u) < 0) {
+    if (!scheme_valid(u.scheme) || str_find(authority, '\\') >= 0 ||
+        userinfo_parse(&authority, &u) < 0) {
         return -EINVAL;
     }
     if (authority.n == 0 && !u.user.p && u.path.n && !needs_host(u.scheme)) {
