@@ -120,7 +120,9 @@ static void put_escape(struct line *l, uint32_t cp)
 static void put_text(struct line *l, struct str s)
 {
     bool cut = s.n > LOG_VALUE_MAX;
-    s.n = utf8_floor(s, MIN(s.n, (size_t)LOG_VALUE_MAX));
+    if (cut) {
+        s.n = utf8_floor(s, LOG_VALUE_MAX);
+    }
     while (s.n && !l->full) {
         uint32_t cp = 0;
         int n = utf8_next(s, &cp);

@@ -183,7 +183,8 @@ struct decimal {
     unsigned scale;
 };
 
-/* Reads "12", "1.5", ".5" or "5." and moves *s behind it. At most 18 digits that count. */
+/* Reads "12", "1.5", ".5" or "5." and moves *s behind it. What does not fit 64 bits
+ * and 18 decimal places is -ERANGE. */
 static int decimal_take(struct str *s, struct decimal *ret)
 {
     struct decimal d = {0};
@@ -202,10 +203,11 @@ static int decimal_take(struct str *s, struct decimal *ret)
             continue;
         }
         for (unsigned add = point ? zeros + 1 : 1; add; add--) {
-            if (d.digits > UINT64_MAX / 100) {
+            if (__builtin_mul_overflow(d.digits, 10u, &d.digits) ||
+                __builtin_add_overflow(d.digits, add == 1 ? (unsigned)(s->p[i] - '0') : 0u,
+                                       &d.digits)) {
                 return -ERANGE;
             }
-            d.digits = d.digits * 10 + (add == 1 ? (unsigned)(s->p[i] - '0') : 0u);
             d.scale += point;
             if (d.scale > 18) {
                 return -ERANGE;

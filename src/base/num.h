@@ -19,6 +19,6 @@ int parse_bool(struct str s, bool *ret);                /* true false 1 0 yes no
 /* Go-style duration "1h30m", "500ms", "2s" (also a bare "0") in milliseconds, rounded up. No sign. */
 int parse_duration_ms(struct str s, int64_t *ret);
 /* Kubernetes quantities. Bytes: "512Mi", "1G", "1.5Gi", "1e3", plain digits. CPU: "500m", "0.5",
- * "2" in thousandths of a core. Fractions are rounded up, at most 18 digits count. Zero and negative are -EINVAL for CPU, -ERANGE when too large. */
+ * "2" in thousandths of a core. Fractions are rounded up, at most 18 decimal places. Zero and negative are -EINVAL for CPU, -ERANGE when too large. */
 int parse_quantity_bytes(struct str s, uint64_t *ret);
 int parse_quantity_millicpu(struct str s, uint64_t *ret);
