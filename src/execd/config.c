@@ -35,7 +35,8 @@ static const struct flag flags[] = {
      "token every request must carry"},
     {"log-level", FLAG_LEVEL, AT(log_level), NULL, false, "0-3 error, 4 warn, 5-6 info, 7 debug"},
     {"workload-cgroup", FLAG_CGROUP, AT(workload_procs), "EXECD_WORKLOAD_CGROUP", false,
-     "cgroup directories, separated by ':', for everything we start"},
+     "cgroups, separated by ':', for everything we start: directories, or /proc/self/fd/N for an "
+     "inherited descriptor of cgroup.procs"},
     {"stop-timeout", FLAG_MS, AT(stop_grace_ms), "EXECD_STOP_TIMEOUT", false,
      "on SIGTERM, time for processes to end before they are killed"},
     {"jupyter-host", FLAG_TEXT, AT(jupyter_host), "JUPYTER_HOST", false, "base URL of Jupyter"},
@@ -72,7 +73,8 @@ static const char *const *parse_cgroups(struct str value)
             continue;
         }
         paths = xreallocarray(paths, n + 2, sizeof(*paths));
-        bool is_file = str_ends(dir, STR("/cgroup.procs")) || str_ends(dir, STR("/tasks"));
+        bool is_file = str_ends(dir, STR("/cgroup.procs")) || str_ends(dir, STR("/tasks")) ||
+                       str_starts(dir, STR("/proc/self/fd/"));
         paths[n++] = xasprintf("%.*s%s", STR_FMT(dir), is_file ? "" : "/cgroup.procs");
         paths[n] = NULL;
     }

@@ -92,10 +92,10 @@ static void protect_from_oom(struct execd *x)
 static void check_workload_cgroup(struct execd_config *c)
 {
     for (size_t i = 0; c->workload_procs && c->workload_procs[i]; i++) {
-        int fd = open(c->workload_procs[i], O_WRONLY | O_CLOEXEC);
+        int fd = io_cgroup_open(c->workload_procs[i]);
         if (fd < 0) {
             log_warn("workload cgroup is not usable", LOG_S("path", c->workload_procs[i]),
-                     LOG_I("errno", errno));
+                     LOG_I("errno", -fd));
             config_drop_cgroups(c);
             return;
         }

@@ -27,20 +27,23 @@ struct io_child_opts {
     const char *const *envp; /* NULL-terminated; NULL: this process's */
     const char *cwd;         /* NULL: inherit */
     struct io_child_fd in, out, err;
-    bool merge_err;          /* stderr is the same pipe as stdout */
-    bool new_session;        /* setsid instead of setpgid; implied by a PTY */
-    bool set_ids;            /* uid, gid and groups below are applied, groups first */
+    bool merge_err;   /* stderr is the same pipe as stdout */
+    bool new_session; /* setsid instead of setpgid; implied by a PTY */
+    bool set_ids;     /* uid, gid and groups below are applied, groups first */
     uid_t uid;
     gid_t gid;
     const gid_t *groups;
     size_t n_groups;
-    const int *keep_fds;     /* inherited under their own numbers */
+    const int *keep_fds; /* inherited under their own numbers */
     size_t n_keep_fds;
-    const char *const *cgroup_procs; /* NULL-terminated paths of cgroup.procs / tasks files */
+    /* NULL-terminated paths of cgroup.procs / tasks files. "/proc/self/fd/N" stands for that very
+     * descriptor: whoever opened it had the right to, which a process in a user namespace may not.
+     */
+    const char *const *cgroup_procs;
     uint16_t pty_rows, pty_cols;
-    int oom_score_adj;       /* 0: inherit */
-    int netns_fd;            /* > 0: setns before exec */
-    uint64_t timeout_ms;     /* 0: none; at the deadline the whole group is killed */
+    int oom_score_adj;   /* 0: inherit */
+    int netns_fd;        /* > 0: setns before exec */
+    uint64_t timeout_ms; /* 0: none; at the deadline the whole group is killed */
 };
 
 enum io_child_end { IO_CHILD_EXITED, IO_CHILD_SIGNALED, IO_CHILD_TIMEOUT };
@@ -77,9 +80,12 @@ bool io_child_claims(pid_t pid);
 int io_child_reap_orphans(void (*fn)(pid_t pid, const struct io_child_status *st, void *arg),
                           void *arg);
 
+/* Opens one of cgroup_procs for writing: descriptor or -errno. */
+int io_cgroup_open(const char *path);
+
 /* Blocking variant for workers: runs to its end, collects output up to the maximum of each buffer
- * (more is thrown away and marks the buffer as failed). A stdin pipe is empty. What the leader wrote
- * is complete; descendants that outlive it are not waited for. */
+ * (more is thrown away and marks the buffer as failed). A stdin pipe is empty. What the leader
+ * wrote is complete; descendants that outlive it are not waited for. */
 struct buf;
 struct err;
 int io_child_run(const struct io_child_opts *o, struct buf *out, struct buf *errout,

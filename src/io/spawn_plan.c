@@ -9,6 +9,7 @@
 
 #include "base/fd.h"
 #include "base/must.h"
+#include "base/num.h"
 #include "io/spawn.h"
 
 #define DEFAULT_PATH "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"
@@ -150,6 +151,25 @@ static int plan_fd(struct spawn_plan *p, int i, const struct io_child_fd *f)
 
 /* ---- cgroups ---- */
 
+#define OWN_FDS "/proc/self/fd/"
+
+int io_cgroup_open(const char *path)
+{
+    struct str s = str_from(path);
+    uint32_t n;
+    int fd;
+
+    if (str_starts(s, STR(OWN_FDS))) {
+        if (parse_u32(str_sub(s, sizeof(OWN_FDS) - 1, s.n), &n) < 0 || n > INT32_MAX) {
+            return -EBADF;
+        }
+        fd = fcntl((int)n, F_DUPFD_CLOEXEC, 3);
+    } else {
+        fd = open(path, O_WRONLY | O_CLOEXEC);
+    }
+    return fd < 0 ? -errno : fd;
+}
+
 static int plan_cgroups(struct spawn_plan *p)
 {
     struct statfs fs;
@@ -159,14 +179,14 @@ static int plan_cgroups(struct spawn_plan *p)
         if (i == SPAWN_MAX_CGROUPS) {
             return -E2BIG;
         }
-        int fd = open(path, O_WRONLY | O_CLOEXEC);
+        int fd = io_cgroup_open(path);
         if (fd < 0) {
-            return -errno;
+            return fd;
         }
         p->cgroup_fd[p->n_cgroups++] = fd;
         const char *slash = strrchr(path, '/');
-        if (i == 0 && slash && slash != path && fstatfs(fd, &fs) == 0 &&
-            fs.f_type == CGROUP2_SUPER_MAGIC) {
+        if (i == 0 && !str_starts(str_from(path), STR(OWN_FDS)) && slash && slash != path &&
+            fstatfs(fd, &fs) == 0 && fs.f_type == CGROUP2_SUPER_MAGIC) {
             /* Moving a process later waits for an RCU period; being born there does not. */
             char *dir = xstrndup(path, (size_t)(slash - path));
             p->cgroup_dir_fd = open(dir, O_PATH | O_DIRECTORY | O_CLOEXEC); /* -1: write it */
