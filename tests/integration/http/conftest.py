@@ -9,14 +9,13 @@ import threading
 import pytest
 
 BIN = os.environ.get("OSB_BIN", "build/bin")
-DEMO = os.path.join(BIN, "httpd_demo")
-TIMEOUT = 60
+TIMEOUT = 30
 
 
 class Demo:
     def __init__(self, *options):
         self.proc = subprocess.Popen(
-            [DEMO, "--port", "0", *options],
+            [os.path.join(BIN, "httpd_demo"), "--port", "0", *options],
             stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True,
         )
         line = self.proc.stdout.readline()
@@ -42,13 +41,6 @@ class Demo:
             except (BrokenPipeError, ConnectionResetError):
                 pass  # it may refuse before it has read everything
             return read_all(s)
-
-    def fds(self):
-        return len(os.listdir(f"/proc/{self.proc.pid}/fd"))
-
-    def rss(self):
-        with open(f"/proc/{self.proc.pid}/statm") as f:
-            return int(f.read().split()[1]) * os.sysconf("SC_PAGE_SIZE")
 
     def stop(self):
         self.proc.terminate()
@@ -80,17 +72,3 @@ def demo():
     d = Demo()
     yield d
     d.stop()
-
-
-@pytest.fixture
-def start_demo():
-    """Starts as many as a test wants; all are stopped, and checked, behind it."""
-    started = []
-
-    def start(*options):
-        started.append(Demo(*options))
-        return started[-1]
-
-    yield start
-    for d in started:
-        d.stop()

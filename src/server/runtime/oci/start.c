@@ -1,0 +1,462 @@
+/* Starting the processes of a sandbox. */
+
+#include "server/runtime/oci/start.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <poll.h>
+#include <signal.h>
+#include <stdio.h>
+#include <sys/stat.h>
+#include <sys/syscall.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include "base/cleanup.h"
+#include "base/clock.h"
+#include "base/fault.h"
+#include "base/fd.h"
+#include "base/must.h"
+#include "base/num.h"
+#include "server/runtime/oci/bundle.h"
+#include "server/runtime/oci/life.h"
+#include "server/runtime/oci/limits.h"
+#include "server/runtime/oci/stage.h"
+
+#define EXECD_PATH "/opt/opensandbox/execd"
+#define EXECD_LOG "execd.log"
+#define ENGINE_LOG "engine.log"
+#define PID_FILE "pid"
+
+/* Descriptors of execd, under numbers that are the same in every sandbox. Engines that pass on no
+ * more than three have to make do with those. */
+enum { FD_LIFE = 3, FD_LOG_0 = 4, FD_LOG_1 = 5, FD_CGROUPS = 6 };
+
+static const char *const engine_env[] = {
+    "PATH=/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin", NULL};
+
+/* ---- what execd is told ---- */
+
+static bool has_name(const char *const *env, size_t n, const char *name)
+{
+    size_t len = strlen(name);
+    for (size_t i = 0; i < n; i++) {
+        if (strncmp(env[i], name, len) == 0 && env[i][len] == '=') {
+            return true;
+        }
+    }
+    return false;
+}
+
+/* Image, then request; a later one of the same name wins. */
+static const char *const *make_env(const struct start_opts *so, struct arena *a)
+{
+    static const struct runtime_kv defaults[] = {
+        {"PATH", "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"},
+        {"HOME", "/root"},
+        {"LANG", "C.UTF-8"},
+        {"EXECD_ENVS", "/opt/opensandbox/.env"},
+    };
+    size_t n_image = 0, n = 0;
+    while (so->rootfs->env && so->rootfs->env[n_image]) {
+        n_image++;
+    }
+    const char **v =
+        arena_array(a, ARRAY_LEN(defaults) + n_image + so->spec->n_env + 2, sizeof(*v));
+    for (size_t i = so->spec->n_env; i-- > 0;) {
+        if (!has_name(v, n, so->spec->env[i].key)) {
+            v[n++] = arena_printf(a, "%s=%s", so->spec->env[i].key, so->spec->env[i].value);
+        }
+    }
+    for (size_t i = 0; i < n_image; i++) {
+        char *name = arena_strdup(a, so->rootfs->env[i]);
+        name[strcspn(name, "=")] = 0;
+        if (!has_name(v, n, name)) {
+            v[n++] = so->rootfs->env[i];
+        }
+    }
+    for (size_t i = 0; i < ARRAY_LEN(defaults); i++) {
+        if (!has_name(v, n, defaults[i].key)) {
+            v[n++] = arena_printf(a, "%s=%s", defaults[i].key, defaults[i].value);
+        }
+    }
+    if (!has_name(v, n, "HOSTNAME")) {
+        v[n++] = arena_printf(a, "HOSTNAME=%s", so->hostname);
+    }
+    return v;
+}
+
+static const char *const *make_args(const struct start_opts *so, const struct cgroup_join *cg,
+                                    struct arena *a)
+{
+    size_t n_entry = 0, n = 0;
+    while (so->spec->entrypoint && so->spec->entrypoint[n_entry]) {
+        n_entry++;
+    }
+    const char **v = arena_array(a, n_entry + 20, sizeof(*v));
+    bool all_fds = engine_passes_fds(so->engine);
+    v[n++] = EXECD_PATH;
+    v[n++] = "init";
+    v[n++] = "--notify-fd";
+    v[n++] = all_fds ? "3" : "1";
+    if (all_fds) {
+        v[n++] = "--entrypoint-log";
+        v[n++] = arena_printf(a, "%d", FD_LOG_0);
+        char *list = NULL;
+        for (int i = 0, k = 0; i < cg->n; i++) {
+            if (cg->init_fd[i] >= 0) {
+                list = arena_printf(a, "%s%s/proc/self/fd/%d", list ? list : "", list ? ":" : "",
+                                    FD_CGROUPS + k++);
+            }
+        }
+        if (list) {
+            v[n++] = "--workload-cgroup";
+            v[n++] = list;
+        }
+    }
+    if (n_entry) {
+        v[n++] = "--";
+        for (size_t i = 0; i < n_entry; i++) {
+            v[n++] = so->spec->entrypoint[i];
+        }
+    } else {
+        v[n++] = "--keep";
+    }
+    return v;
+}
+
+/* ---- mounts ---- */
+
+static int stage_volumes(const struct start_opts *so, struct stage *s, struct err *e)
+{
+    for (size_t i = 0; i < so->spec->n_mounts; i++) {
+        const struct runtime_mount *m = &so->spec->mounts[i];
+        struct stat st;
+        if (m->kind != MOUNT_BIND) {
+            continue;
+        }
+        if (fstat(m->source_fd, &st) < 0) {
+            return err_sys(e, errno, "volume %s", m->source);
+        }
+        int fd = tree_clone(m->source_fd, "", false, m->read_only, so->userns_fd, e);
+        if (fd < 0) {
+            return err_wrap(e, "volume %s", m->source);
+        }
+        stage_add_inside(s, fd, m->target, !S_ISDIR(st.st_mode));
+    }
+    return 0;
+}
+
+/* /sys/fs/cgroup inside: the workload's own groups, to read. */
+static void show_cgroups(const struct start_opts *so, struct stage *s, struct arena *a)
+{
+    static const struct {
+        uint32_t bit;
+        const char *to;
+    } v1[] = {{CGROUP_MEMORY, "sys/fs/cgroup/memory"},
+              {CGROUP_CPU, "sys/fs/cgroup/cpu"},
+              {CGROUP_PIDS, "sys/fs/cgroup/pids"}};
+    const struct cgroup_host *h = &so->o->cg;
+    char path[CGROUP_PATH_MAX];
+    for (size_t i = 0; h->mode != CGROUP_V2 && i < ARRAY_LEN(v1); i++) {
+        const struct cgroup_hier *hier = cgroup_hier_of(h, v1[i].bit);
+        if (hier) {
+            cgroup_path(h, hier, so->spec->id, "work", path);
+            s->shown[s->n_shown++] = (struct stage_show){arena_strdup(a, path), v1[i].to};
+        }
+    }
+    if (h->mode == CGROUP_V2) {
+        cgroup_path(h, cgroup_hier_v2(h), so->spec->id, "work", path);
+        s->shown[s->n_shown++] = (struct stage_show){arena_strdup(a, path), "sys/fs/cgroup"};
+    }
+}
+
+static size_t make_tmpfs(const struct start_opts *so, struct bundle_tmpfs *t)
+{
+    size_t n = 0;
+    for (size_t i = 0; i < so->spec->n_mounts && n < OCI_BINDS_MAX; i++) {
+        const struct runtime_mount *m = &so->spec->mounts[i];
+        if (m->kind == MOUNT_TMPFS) {
+            t[n++] = (struct bundle_tmpfs){m->target,
+                                           m->size ? m->size : (uint64_t)so->o->oci->tmpfs_bytes};
+        }
+    }
+    return n;
+}
+
+static int write_config(const struct start_opts *so, const struct cgroup_join *cg,
+                        const char *userns_path, struct arena *a, struct err *e)
+{
+    struct oci *o = so->o;
+    struct bundle_tmpfs tmpfs[OCI_BINDS_MAX];
+    bool makes_groups = so->engine->kind == ENGINE_RUNC;
+    struct bundle b = {
+        .rootfs = arena_printf(a, "%s/rootfs", o->stage_dir),
+        .read_only = so->spec->read_only_rootfs || o->oci->read_only_rootfs,
+        .hostname = so->hostname,
+        .args = make_args(so, cg, a),
+        .env = make_env(so, a),
+        .cwd = so->rootfs->workdir && *so->rootfs->workdir ? so->rootfs->workdir : "/",
+        .id_first = so->id_range >= 0 ? idrange_first(&o->ids, (uint32_t)so->id_range) : 0,
+        .id_count = so->id_range >= 0 ? o->ids.count : 0,
+        .userns_path = userns_path,
+        .cgroup_ns = makes_groups,
+        .cgroup_path =
+            makes_groups ? arena_printf(a, "/%s/%s/init", o->cg.parent, so->spec->id) : NULL,
+        .tmpfs = tmpfs,
+        .n_tmpfs = make_tmpfs(so, tmpfs),
+        .shm_bytes = (uint64_t)o->oci->tmpfs_bytes,
+        .seccomp = o->oci->seccomp,
+        .capabilities = &o->oci->capabilities,
+        .no_new_privileges = o->oci->no_new_privileges,
+    };
+    cleanup_(buf_done) struct buf text = BUF_INIT(OCI_CONFIG_MAX);
+    if (bundle_write(&b, &text, e) < 0) {
+        return -1;
+    }
+    cleanup_close int fd =
+        openat(so->dir_fd, "config.json", O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, 0600);
+    int r = fd < 0 ? -errno : fd_write_full(fd, text.p, text.len);
+    return r < 0 ? err_sys(e, r, "write config.json") : 0;
+}
+
+/* ---- the engine ---- */
+
+static int open_file(const struct start_opts *so, const char *name, struct err *e)
+{
+    int fd = openat(so->dir_fd, name, O_WRONLY | O_CREAT | O_APPEND | O_CLOEXEC, 0600);
+    return fd < 0 ? err_sys(e, errno, "%s", name) : fd;
+}
+
+static int stage_all(const struct start_opts *so, struct stage *s, struct arena *a, struct err *e)
+{
+    struct oci *o = so->o;
+    int rw = tree_clone(so->rw_fd, "", false, false, -1, e);
+    if (rw < 0 || rootfs_stage(so->rootfs, s, rw, so->userns_fd, e) < 0 ||
+        rootfs_stage_binds(so->rootfs, s, e) < 0 || stage_volumes(so, s, e) < 0) {
+        return -1;
+    }
+    int execd = tree_clone(o->execd_fd, "", false, true, -1, e);
+    if (execd < 0) {
+        return err_wrap(e, "execd");
+    }
+    stage_add_inside(s, execd, EXECD_PATH, true);
+    s->id_first = so->id_range >= 0 ? idrange_first(&o->ids, (uint32_t)so->id_range) : 0;
+    show_cgroups(so, s, a);
+    s->netns_fd = so->netns_fd;
+    s->own_cgroup_ns = so->engine->kind != ENGINE_RUNC;
+    if (o->cg.mode == CGROUP_HYBRID && so->engine->kind == ENGINE_CRUN) {
+        s->unmount = cgroup_hier_v2(&o->cg)->mount; /* crun refuses to see both */
+    }
+    s->exec_fd = so->engine->exec_fd;
+    return 0;
+}
+
+/* Opened here, numbered in the stage, closed by the caller. */
+struct start_fds {
+    int null_fd, execd_log, life, log[2];
+};
+
+static void start_fds_close(struct start_fds *f)
+{
+    int v[] = {f->null_fd, f->execd_log, f->life, f->log[0], f->log[1]};
+    for (size_t i = 0; i < ARRAY_LEN(v); i++) {
+        if (v[i] >= 0) {
+            (void)close(v[i]);
+        }
+    }
+}
+
+static int place_fds(const struct start_opts *so, struct stage *s, struct start_fds *f,
+                     const struct cgroup_join *cg, struct err *e)
+{
+    *f = (struct start_fds){-1, -1, -1, {-1, -1}};
+    f->null_fd = open("/dev/null", O_RDWR | O_CLOEXEC);
+    if (f->null_fd < 0 || (f->execd_log = open_file(so, EXECD_LOG, e)) < 0 ||
+        (f->life = open_file(so, LIFE_FILE, e)) < 0 ||
+        (f->log[0] = open_file(so, LOG_FILE_0, e)) < 0 ||
+        (f->log[1] = open_file(so, LOG_FILE_1, e)) < 0) {
+        return -1;
+    }
+    bool all = engine_passes_fds(so->engine);
+    int first[] = {f->null_fd, all ? f->execd_log : f->life, f->execd_log, f->life, f->log[0],
+                   f->log[1]};
+    s->n_fds = all ? ARRAY_LEN(first) : 3;
+    memcpy(s->fds, first, s->n_fds * sizeof(first[0]));
+    for (int i = 0; all && i < cg->n; i++) {
+        if (cg->init_fd[i] >= 0) {
+            s->fds[s->n_fds++] = cg->work_fd[i];
+        }
+    }
+    return 0;
+}
+
+static int spawn_engine(struct start *st, const struct start_opts *so, struct stage *s,
+                        const struct cgroup_join *cg, struct arena *a, struct err *e)
+{
+    struct start_fds fds;
+    const char *userns = NULL;
+    if (place_fds(so, s, &fds, cg, e) < 0) {
+        start_fds_close(&fds);
+        return -1;
+    }
+    struct engine_run run = {
+        .id = so->spec->id,
+        .bundle = so->dir,
+        .pid_file = arena_printf(a, "%s/" PID_FILE, so->dir),
+        .log_file = arena_printf(a, "%s/" ENGINE_LOG, so->dir),
+        .n_fds = (unsigned)s->n_fds - 3,
+    };
+    s->argv = engine_run_argv(&so->o->engines, so->engine, &run, a);
+    s->envp = engine_env;
+    int r = write_config(so, cg, userns, a, e);
+    FAULT_POINT("oci.create.after_config");
+    if (r == 0) {
+        r = watch_file_add(so->o->watch, arena_printf(a, "%s/" LIFE_FILE, so->dir), &st->life, e);
+    }
+    if (r == 0) {
+        r = stage_spawn(s, &st->engine_pid, &st->engine_pidfd, e);
+    }
+    start_fds_close(&fds);
+    return r;
+}
+
+int start_spawn(struct start *st, const struct start_opts *so, struct arena *a, struct err *e)
+{
+    cleanup_free struct stage *s = xcalloc(1, sizeof(*s)); /* large for a worker's stack */
+    struct cgroup_join cg;
+    stage_init(s, so->o->stage_dir);
+    if (cgroup_join_open(&so->o->cg, so->spec->id, &cg, e) < 0) {
+        return -1;
+    }
+    s->cg = &cg;
+    int r = stage_all(so, s, a, e);
+    r = r < 0 ? r : spawn_engine(st, so, s, &cg, a, e);
+    stage_done(s);
+    cgroup_join_close(&cg);
+    return r;
+}
+
+/* ---- waiting ---- */
+
+static pid_t read_pid_file(int dir_fd)
+{
+    cleanup_(buf_done) struct buf text = BUF_INIT(64);
+    uint64_t pid;
+    if (file_read(dir_fd, PID_FILE, &text) < 0) {
+        return -1;
+    }
+    struct str rest = buf_str(&text);
+    return parse_u64(str_trim(str_cut(&rest, '\n')), &pid) < 0 ? -1 : (pid_t)pid;
+}
+
+/* True when the engine has ended; its exit status. */
+static bool engine_ended(struct start *st, int *ret_status)
+{
+    if (st->engine_pidfd < 0) {
+        return false;
+    }
+    pid_t r = waitpid(st->engine_pid, ret_status, WNOHANG);
+    if (r != st->engine_pid) {
+        return false;
+    }
+    (void)close(take_fd(&st->engine_pidfd));
+    return true;
+}
+
+/* Why nothing came of it: the engine's words first, then execd's. */
+static int explain(const struct start_opts *so, enum err_code code, const char *what, struct err *e)
+{
+    char engine[ERR_MSG_MAX / 2], execd[ERR_MSG_MAX / 2];
+    engine_last_words(so->dir_fd, ENGINE_LOG, engine, sizeof(engine));
+    engine_last_words(so->dir_fd, EXECD_LOG, execd, sizeof(execd));
+    return err_set(e, code, "%s%s%s%s%s", what, engine[0] ? ": " : "", engine,
+                   execd[0] ? "; execd: " : "", execd);
+}
+
+static int open_first_process(struct start *st, const struct start_opts *so)
+{
+    st->pid = read_pid_file(so->dir_fd);
+    if (st->pid <= 0) {
+        return -ENOENT;
+    }
+    st->pidfd = (int)syscall(SYS_pidfd_open, st->pid, 0);
+    /* Gone already is an end like any other; who comes next will notice. */
+    return st->pidfd < 0 && errno != ESRCH ? -errno : 0;
+}
+
+static int engine_failed(const struct start_opts *so, int status, struct err *e)
+{
+    char what[128];
+    if (WIFSIGNALED(status)) {
+        (void)snprintf(what, sizeof(what), "%s was killed by signal %d", so->engine->name,
+                       WTERMSIG(status));
+    } else {
+        (void)snprintf(what, sizeof(what), "%s failed with exit code %d", so->engine->name,
+                       WEXITSTATUS(status));
+    }
+    return explain(so, ERR_IO, what, e);
+}
+
+/* The sandbox answers. Its pid is on file as soon as the engine wrote it. */
+static int take_over(struct start *st, const struct start_opts *so, struct err *e)
+{
+    int r = open_first_process(st, so);
+    uint64_t deadline = clock_mono_ms() + OCI_ENGINE_WAIT_MS;
+    while (r == -ENOENT && st->engine_pidfd >= 0 && clock_mono_ms() < deadline) {
+        int status;
+        struct pollfd p = {.fd = st->engine_pidfd, .events = POLLIN};
+        (void)poll(&p, 1, (int)OCI_ENGINE_WAIT_MS);
+        (void)engine_ended(st, &status);
+        r = open_first_process(st, so);
+    }
+    return r < 0 ? err_sys(e, r, "the engine left no pid of the sandbox's first process") : 0;
+}
+
+int start_wait(struct start *st, const struct start_opts *so, struct err *e)
+{
+    uint64_t deadline = clock_mono_ms() + (uint64_t)so->o->oci->start_timeout_seconds * 1000;
+    for (;;) {
+        struct life l;
+        int status;
+        if (life_read(so->dir_fd, &l) == 0 && l.is_ready) {
+            return take_over(st, so, e);
+        }
+        if (engine_ended(st, &status)) {
+            if (status != 0) {
+                return engine_failed(so, status, e);
+            }
+            /* Look again: it may have spoken meanwhile. */
+            if (open_first_process(st, so) == 0 && st->pidfd < 0 &&
+                (life_read(so->dir_fd, &l) < 0 || !l.is_ready)) {
+                return explain(so, ERR_IO, "the sandbox ended before it answered", e);
+            }
+            continue;
+        }
+        uint64_t now = clock_mono_ms();
+        if (now >= deadline) {
+            return explain(so, ERR_TIMEOUT, "the sandbox did not answer in time", e);
+        }
+        struct pollfd p[] = {
+            {.fd = st->life.event_fd, .events = POLLIN},
+            {.fd = st->pidfd >= 0 ? st->pidfd : st->engine_pidfd, .events = POLLIN},
+        };
+        (void)poll(p, ARRAY_LEN(p), (int)MIN(deadline - now, 60000u));
+        uint64_t n;
+        (void)!read(st->life.event_fd, &n, sizeof(n));
+        if (st->pidfd >= 0 && p[1].revents && life_read(so->dir_fd, &l) == 0 && !l.is_ready) {
+            return explain(so, ERR_IO, "the sandbox ended before it answered", e);
+        }
+    }
+}
+
+void start_done(struct start *st, struct watch *w)
+{
+    watch_file_del(w, &st->life);
+    if (st->engine_pidfd >= 0) {
+        watch_reap(w, st->engine_pid, take_fd(&st->engine_pidfd));
+    }
+    if (st->pidfd >= 0) {
+        (void)close(take_fd(&st->pidfd));
+    }
+}

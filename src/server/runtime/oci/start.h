@@ -1,0 +1,38 @@
+#pragma once
+/* The start of a sandbox's processes: config.json, the engine, and waiting until execd says that it
+ * listens, the engine fails, or the time is up. */
+
+#include <sys/types.h>
+
+#include "server/runtime/oci/engine.h"
+#include "server/runtime/oci/oci.h"
+#include "server/runtime/oci/rootfs.h"
+
+struct start_opts {
+    struct oci *o;
+    const struct runtime_spec *spec;
+    const struct engine *engine;
+    const struct rootfs *rootfs;
+    int dir_fd;
+    const char *dir, *hostname;
+    int id_range; /* -1: no user namespace */
+    int userns_fd, rw_fd, netns_fd;
+};
+
+struct start {
+    pid_t engine_pid;
+    int engine_pidfd;
+    struct watch_file life;
+    pid_t pid; /* the sandbox's first process, on the host */
+    int pidfd;
+};
+
+#define START_INIT                                                                                 \
+    {                                                                                              \
+        .engine_pidfd = -1, .pidfd = -1, .life = {.wd = -1, .event_fd = -1 }                       \
+    }
+
+int start_spawn(struct start *st, const struct start_opts *so, struct arena *a, struct err *e);
+int start_wait(struct start *st, const struct start_opts *so, struct err *e);
+/* Leaves an engine that still runs to the watch. */
+void start_done(struct start *st, struct watch *w);
