@@ -75,7 +75,7 @@ static void stop_watching(struct io_child *c)
 
 static void check(struct io_child *c)
 {
-    if (c->ended || !proc_reap(&c->proc, false)) {
+    if (c->ended || !proc_reap(&c->proc)) {
         return;
     }
     struct io_child_status st = c->proc.st;

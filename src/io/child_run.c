@@ -8,9 +8,9 @@
 #include "base/err.h"
 #include "base/must.h"
 #include "io/child.h"
+#include "io/limits.h"
 #include "io/spawn.h"
 
-#define READ_CHUNK (16u << 10)
 #define NO_PIDFD_POLL_MS 10
 
 struct run {
@@ -34,7 +34,7 @@ static void keep(struct buf *b, const char *p, size_t n)
 /* Reads what is there. False: the other side is closed. */
 static bool drain(struct run *r, int i)
 {
-    char chunk[READ_CHUNK];
+    char chunk[IO_CHILD_READ_CHUNK];
 
     for (;;) {
         ssize_t n = read(r->plan.parent_fd[i], chunk, sizeof(chunk));
@@ -86,7 +86,7 @@ static void attend(struct run *r)
         };
         (void)poll(fds, ARRAY_LEN(fds), wait_ms(r));
         /* The process first, its output after: what it wrote before its end is then in the pipe. */
-        bool ended = proc_reap(&r->proc, false);
+        bool ended = proc_reap(&r->proc);
         for (int i = 1; i < 3; i++) {
             if (r->plan.parent_fd[i] >= 0 && !drain(r, i)) {
                 close_pipe(r, i);

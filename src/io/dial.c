@@ -11,8 +11,7 @@
 #include "base/cleanup.h"
 #include "base/must.h"
 #include "io/internal.h"
-
-#define UNIX_RETRY_MS 5
+#include "io/limits.h"
 
 struct io_dial {
     struct io_loop *loop;
@@ -116,7 +115,7 @@ static int try_connect(struct io_dial *d)
     }
     if (errno == EAGAIN && d->addr.sa.sa_family == AF_UNIX) {
         /* The listener's queue is full; Unix sockets have no event for "try again now". */
-        io_timer_start(&d->retry, UNIX_RETRY_MS);
+        io_timer_start(&d->retry, IO_UNIX_RETRY_MS);
         return 1;
     }
     d->error = -errno;

@@ -7,6 +7,7 @@
 #include <uv.h>
 
 #include "base/list.h"
+#include "io/limits.h"
 #include "io/loop.h"
 #include "io/stream.h"
 #include "io/timer.h"
@@ -27,8 +28,6 @@ struct io_owned {
 
 struct io_post_item;
 
-#define LOOP_MAX_PIPES 8 /* pipes kept for relays that come */
-
 struct io_loop {
     uv_loop_t uv;
     uv_async_t wake;
@@ -41,8 +40,8 @@ struct io_loop {
     uint64_t clock_due_ms; /* what the uv timer is set to; UINT64_MAX: not set */
     uint64_t fake_ms;      /* 0: real time */
     bool running, firing, freeing;
-    char *scratch;                /* relay.c: one buffer for all that is not held */
-    int pipes[LOOP_MAX_PIPES][2]; /* empty pipes for splicing */
+    char *scratch;               /* relay.c: one buffer for all that is not held */
+    int pipes[IO_LOOP_PIPES][2]; /* empty pipes for splicing */
     unsigned n_pipes;
     _Atomic(struct io_post_item *) posted;
     atomic_bool stop;

@@ -13,10 +13,7 @@
 #include "base/log.h"
 #include "base/must.h"
 #include "io/internal.h"
-
-#define ACCEPT_PER_TURN 64
-#define ACCEPT_PAUSE_MS 100
-#define BACKLOG_DEFAULT 1024
+#include "io/limits.h"
 
 struct io_listener {
     uv_poll_t poll;
@@ -38,10 +35,10 @@ static void pause_accepting(struct io_listener *l, int error)
     if (!l->warned) {
         l->warned = true;
         log_warn("cannot accept connections for now", LOG_I("errno", error),
-                 LOG_S("reason", strerror(error)), LOG_I("pause_ms", ACCEPT_PAUSE_MS));
+                 LOG_S("reason", strerror(error)), LOG_I("pause_ms", IO_ACCEPT_PAUSE_MS));
     }
     (void)uv_poll_stop(&l->poll); /* always 0 */
-    io_timer_start(&l->pause, ACCEPT_PAUSE_MS);
+    io_timer_start(&l->pause, IO_ACCEPT_PAUSE_MS);
 }
 
 static void on_pause_over(struct io_timer *t)
@@ -59,7 +56,7 @@ static void on_ready(uv_poll_t *h, int status, int events)
         pause_accepting(l, -status); /* libuv has stopped the handle; the pause starts it again */
         return;
     }
-    for (int i = 0; i < ACCEPT_PER_TURN && !l->closed; i++) {
+    for (int i = 0; i < IO_ACCEPT_PER_TURN && !l->closed; i++) {
         int fd = accept4(l->fd, NULL, NULL, SOCK_NONBLOCK | SOCK_CLOEXEC);
         if (fd >= 0) {
             struct io_stream *s = stream_new(loop_of((uv_handle_t *)h), fd, STREAM_SOCKET);
@@ -166,7 +163,7 @@ static int open_fd(const struct io_addr *a, const struct io_listen_opts *o)
     if (r < 0) {
         return r;
     }
-    if (listen(fd, o->backlog ? o->backlog : BACKLOG_DEFAULT) < 0) {
+    if (listen(fd, o->backlog ? o->backlog : IO_BACKLOG) < 0) {
         return -errno;
     }
     return take_fd(&fd);

@@ -96,15 +96,8 @@ static int reap_locked(struct proc *p)
     return 1;
 }
 
-int proc_reap(struct proc *p, bool block)
+int proc_reap(struct proc *p)
 {
-    siginfo_t si;
-
-    if (block) {
-        /* Leaves the zombie: the number stays ours until the lock is held. */
-        while (waitid(P_PID, (id_t)p->pid, &si, WEXITED | WNOWAIT) < 0 && errno == EINTR) {
-        }
-    }
     must(pthread_mutex_lock(&table_mu) == 0);
     int r = reap_locked(p);
     must(pthread_mutex_unlock(&table_mu) == 0);

@@ -19,9 +19,6 @@
 #include "base/must.h"
 #include "io/internal.h"
 
-#define BULK_BYTES (16u << 10) /* a read of at least so much makes splice worth its pipe */
-#define ROUNDS_PER_TURN 4
-
 struct direction {
     struct io_stream *from, *to;
     uint64_t n_bytes;
@@ -82,7 +79,7 @@ static void return_pipe(struct io_loop *l, struct direction *d)
     if (d->pipe[0] < 0) {
         return;
     }
-    if (d->in_pipe == 0 && l->n_pipes < LOOP_MAX_PIPES) {
+    if (d->in_pipe == 0 && l->n_pipes < IO_LOOP_PIPES) {
         l->pipes[l->n_pipes][0] = d->pipe[0];
         l->pipes[l->n_pipes][1] = d->pipe[1];
         l->n_pipes++;
@@ -168,7 +165,7 @@ static ssize_t fill_by_copy(struct io_relay *r, struct direction *d)
     if (n <= 0) {
         return n;
     }
-    d->bulk = !d->no_splice && (size_t)n >= BULK_BYTES;
+    d->bulk = !d->no_splice && (size_t)n >= IO_RELAY_BULK;
     ssize_t put = io_stream_write(d->to, buf, (size_t)n);
     put = MAX(put, 0); /* an error is met again by flush(), which deals with it */
     if (put > 0) {
@@ -219,7 +216,7 @@ static void pass_end(struct io_relay *r, struct direction *d)
 /* Returns false when the source failed: then the whole relay has. */
 static bool pump(struct io_relay *r, struct direction *d)
 {
-    for (int i = 0; i < ROUNDS_PER_TURN && !d->ended; i++) {
+    for (int i = 0; i < IO_RELAY_ROUNDS && !d->ended; i++) {
         int n = flush(r, d);
         if (n == -EAGAIN) {
             return true;

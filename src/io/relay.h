@@ -7,8 +7,7 @@
 
 #include "base/str.h"
 #include "io/stream.h"
-
-#define IO_RELAY_BUFFER (64u << 10)
+#include "io/limits.h"
 
 struct io_relay;
 struct io_relay_end {

@@ -3,8 +3,7 @@
 
 #include "io/addr.h"
 #include "io/pool.h"
-
-#define IO_RESOLVE_MAX 8
+#include "io/limits.h"
 
 typedef void io_resolve_cb(const struct io_addr *addrs, int n, int error, void *arg);
 /* cb comes on `l`, once. 0, or -EAGAIN when the pool is full. */

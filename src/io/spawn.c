@@ -40,7 +40,6 @@
 #define SANITIZED 1
 #endif
 
-#define CHILD_STACK (64u << 10)
 #define FD_SCAN_MAX (64 << 10)
 
 unsigned spawn_avoid;
@@ -286,7 +285,7 @@ static long clone_shared(struct spawn_plan *p, char *stack, int *pidfd)
         .pidfd = (uint64_t)(uintptr_t)pidfd,
         .exit_signal = SIGCHLD,
         .stack = (uint64_t)(uintptr_t)stack,
-        .stack_size = CHILD_STACK,
+        .stack_size = IO_CHILD_STACK,
         .cgroup = p->in_cgroup ? (uint64_t)p->cgroup_dir_fd : 0,
     };
     long r = spawn_avoid & SPAWN_NO_CLONE3 ? -ENOSYS : clone3_on_stack(&a, child_main, p);
@@ -296,11 +295,11 @@ static long clone_shared(struct spawn_plan *p, char *stack, int *pidfd)
     }
     r = -EINVAL;
     if (!(spawn_avoid & SPAWN_NO_PIDFD)) {
-        r = clone(child_main, stack + CHILD_STACK, (int)flags | CLONE_PIDFD | SIGCHLD, p, pidfd);
+        r = clone(child_main, stack + IO_CHILD_STACK, (int)flags | CLONE_PIDFD | SIGCHLD, p, pidfd);
         r = r < 0 ? -errno : r;
     }
     if (r == -EINVAL) {
-        r = clone(child_main, stack + CHILD_STACK, (int)flags | SIGCHLD, p);
+        r = clone(child_main, stack + IO_CHILD_STACK, (int)flags | SIGCHLD, p);
         r = r < 0 ? -errno : r;
     }
     return r;
@@ -382,9 +381,7 @@ static int settle(struct spawn_plan *p, struct proc *ret, pid_t pid, int pidfd)
         }
         return p->error;
     }
-    if (spawn_avoid & SPAWN_NO_PIDFD && pidfd >= 0) {
-        (void)close(take_fd(&pidfd));
-    } else if (pidfd < 0) {
+    if (pidfd < 0 && !(spawn_avoid & SPAWN_NO_PIDFD)) {
         pidfd = (int)syscall(SYS_pidfd_open, pid, 0); /* -1: SIGCHLD it is */
     }
     *ret = (struct proc){.pid = pid, .pidfd = pidfd};
@@ -399,7 +396,7 @@ int spawn_run(struct spawn_plan *p, struct proc *ret)
     sigset_t all, old;
 
     if (can_share_memory(p)) {
-        stack = xmalloc(CHILD_STACK); /* aligned to 16 bytes, as the ABI wants */
+        stack = xmalloc(IO_CHILD_STACK); /* aligned to 16 bytes, as the ABI wants */
     } else if (pipe2(report, O_CLOEXEC) < 0) {
         return -errno;
     }

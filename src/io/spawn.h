@@ -9,6 +9,7 @@
 
 #include "base/list.h"
 #include "io/child.h"
+#include "io/limits.h"
 
 /* A process of ours. In the register from before anybody else could see it until it is reaped. */
 struct proc {
@@ -19,21 +20,18 @@ struct proc {
     struct io_child_status st;
 };
 
-#define SPAWN_MAX_CGROUPS 16
-#define SPAWN_MAX_PATHS 64 /* directories of PATH that are looked at */
-
 struct spawn_plan {
     const struct io_child_opts *o;
     const char *const *argv;
     const char *const *envp;
-    const char *paths[SPAWN_MAX_PATHS + 1]; /* what to try to execute, NULL-terminated */
+    const char *paths[IO_CHILD_MAX_PATHS + 1]; /* what to try to execute, NULL-terminated */
     char *paths_mem;
     int child_fd[3]; /* become 0, 1, 2; owned unless in `borrowed` */
     bool borrowed[3];
     int parent_fd[3]; /* our ends of pipes, or -1 */
     int pty_fd;       /* the master, or -1 */
     int null_fd, tty_fd;
-    int cgroup_fd[SPAWN_MAX_CGROUPS]; /* opened cgroup.procs files */
+    int cgroup_fd[IO_CHILD_MAX_CGROUPS]; /* opened cgroup.procs files */
     size_t n_cgroups;
     int cgroup_dir_fd; /* cgroup v2: cloned right into it, cgroup_fd[0] is then not written */
     int report_fd;     /* where the child writes its errno; -1 when it shares our memory */
@@ -48,7 +46,7 @@ void spawn_plan_done(struct spawn_plan *p);
 /* Returns 0 with *ret registered, or -errno: then there is no process. */
 int spawn_run(struct spawn_plan *p, struct proc *ret);
 
-/* Tests walk the ways around missing kernel features. */
+/* Tests walk the ways around missing kernel features. NO_PIDFD only together with NO_CLONE3. */
 enum {
     SPAWN_NO_CLONE3 = 1,
     SPAWN_NO_SHARED_MEMORY = 2,
@@ -62,8 +60,8 @@ extern unsigned spawn_avoid;
 void proc_birth_begin(void);
 void proc_birth_end(void);
 void proc_register(struct proc *p);
-/* 1: reaped, p->st is valid. 0: still running. `block` waits. */
-int proc_reap(struct proc *p, bool block);
+/* 1: reaped, p->st is valid. 0: still running. */
+int proc_reap(struct proc *p);
 int proc_signal(struct proc *p, int signo);
 int proc_signal_group(struct proc *p, int signo);
 /* The group, and the leader wherever it may have gone. */

@@ -43,8 +43,8 @@ static int plan_paths(struct spawn_plan *p)
     const char *path = env_get(p->envp, "PATH");
     struct str rest = str_from(path ? path : DEFAULT_PATH);
     size_t n_file = strlen(file), n = 0;
-    char *at = p->paths_mem = xmalloc(rest.n + (n_file + 3) * SPAWN_MAX_PATHS);
-    while (rest.p && n < SPAWN_MAX_PATHS) {
+    char *at = p->paths_mem = xmalloc(rest.n + (n_file + 3) * IO_CHILD_MAX_PATHS);
+    while (rest.p && n < IO_CHILD_MAX_PATHS) {
         struct str dir = str_cut(&rest, ':');
         dir = dir.n ? dir : STR("."); /* POSIX: an empty element is the current directory */
         p->paths[n++] = at;
@@ -176,7 +176,7 @@ static int plan_cgroups(struct spawn_plan *p)
 
     for (size_t i = 0; p->o->cgroup_procs && p->o->cgroup_procs[i]; i++) {
         const char *path = p->o->cgroup_procs[i];
-        if (i == SPAWN_MAX_CGROUPS) {
+        if (i == IO_CHILD_MAX_CGROUPS) {
             return -E2BIG;
         }
         int fd = io_cgroup_open(path);

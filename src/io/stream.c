@@ -21,8 +21,6 @@
 #include "base/must.h"
 #include "io/internal.h"
 
-#define COPY_FILE_CHUNK (16u << 10)
-
 static atomic_size_t n_streams;
 
 /* ---- plain transport ---- */
@@ -277,6 +275,9 @@ unsigned io_stream_wanted(const struct io_stream *s)
 
 void io_stream_watch_hup(struct io_stream *s, bool on)
 {
+    if (on && !s->watch_hup) {
+        s->hup_told = false; /* who asks anew is told anew: it may be another owner */
+    }
     s->watch_hup = on;
     stream_rearm(s);
 }
@@ -360,7 +361,7 @@ ssize_t io_stream_sendfile(struct io_stream *s, int fd, off_t *offset, size_t n)
 
 ssize_t stream_copy_file(struct io_stream *s, int fd, off_t *offset, size_t n)
 {
-    char chunk[COPY_FILE_CHUNK];
+    char chunk[IO_COPY_FILE_CHUNK];
     ssize_t got;
 
     do {

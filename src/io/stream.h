@@ -9,8 +9,9 @@
  *   - The callback calls io_stream_read() / io_stream_writev() / io_stream_sendfile() until they say
  *     -EAGAIN or it has had enough for this turn.
  *     Plaintext that TLS has read ahead counts as something to read.
- *   - IO_HUP reports that the peer is gone (EPOLLRDHUP, EPOLLHUP, EPOLLERR), once, also while
- *     nothing is wanted, if io_stream_watch_hup() asked for it. Data may still be readable.
+ *   - IO_HUP reports that the peer is gone (EPOLLRDHUP, EPOLLHUP, EPOLLERR), once
+ *     each time io_stream_watch_hup() is switched on, also while nothing is wanted. Data may still
+ *     be readable.
  *   - io_stream_close() may be called anywhere, also inside the callback. No callback comes after
  *     it and the pointer is dead at once; memory is freed when the loop is done with it. */
 

@@ -19,15 +19,14 @@
 
 #include "base/must.h"
 #include "io/internal.h"
-
-#define RECORD_MAX (16u << 10)
-#define ALPN_MAX 64
+#include "io/limits.h"
 
 struct io_tls_ctx {
     SSL_CTX *ssl;
     atomic_uint refs;
     bool verify;
-    unsigned char alpn[ALPN_MAX]; /* length byte and name, as on the wire; [0] is 0 for none */
+    unsigned char
+        alpn[IO_TLS_ALPN_MAX]; /* length byte and name, as on the wire; [0] is 0 for none */
 };
 
 struct tls {
@@ -114,7 +113,7 @@ static ssize_t write_record(struct io_stream *s, const void *p, size_t n)
  * bytes, in whatever pieces, satisfies that. */
 static ssize_t tls_writev(struct io_stream *s, const struct iovec *iov, int n_iov)
 {
-    char record[RECORD_MAX];
+    char record[IO_TLS_RECORD];
     ssize_t total = 0;
     size_t skip = 0; /* bytes of iov[0] that are written */
 

@@ -370,6 +370,27 @@ static void test_terminal_hangup(void **state)
     assert_int_equal(r.st.signal, SIGHUP);
 }
 
+static void test_terminal_without_its_child(void **state)
+{
+    struct io_child_opts o = {"true", (const char *const[]){"true", NULL}, .in = {IO_STDIO_PTY},
+                              .out = {IO_STDIO_PTY}, .err = {IO_STDIO_PTY}};
+    int error = 0;
+
+    (void)state;
+    struct io_child *c = io_child_spawn(loop, &o, on_end, NULL, &error);
+    pid_t pid = io_child_pid(c);
+    assert_int_equal(io_child_resize(c, 10, 10), 0);
+    io_child_free(c); /* nobody took the master */
+    TURN_UNTIL(loop, !io_child_claims(pid));
+    c = io_child_spawn(loop, &o, on_end, NULL, &error);
+    pid = io_child_pid(c);
+    struct io_stream *s = io_child_take_stdin(c);
+    io_child_free(c); /* the stream lives longer than the child object */
+    TURN_UNTIL(loop, !io_child_claims(pid));
+    io_loop_turn(loop, false);
+    io_stream_close(s);
+}
+
 static void test_cgroup_file_oom_score(void **state)
 {
     char path[] = "/tmp/io-child-XXXXXX", got[8] = {0};
@@ -631,6 +652,7 @@ int main(void)
         T(test_session_or_group),
         T(test_terminal),
         T(test_terminal_hangup),
+        T(test_terminal_without_its_child),
         T(test_cgroup_file_oom_score),
         T(test_real_cgroup),
         T(test_netns),

@@ -211,6 +211,20 @@ static void test_cancel(void **state)
     io_listener_close(l);
 }
 
+static void test_loop_free_with_dials(void **state)
+{
+    struct io_addr a, gone;
+
+    (void)state;
+    (void)listen_on("127.0.0.1", &a);
+    assert_int_equal(io_addr_unix(STR("/nonexistent/socket"), &gone), 0);
+    (void)io_dial_start(loop, &a, -1, WAIT_MS, on_dial, NULL);
+    (void)io_dial_start(loop, &gone, -1, WAIT_MS, on_dial, NULL);
+    io_loop_free(loop);
+    assert_int_equal(n_dialled, 0); /* no callback comes from a loop that goes */
+    loop = io_loop_new();
+}
+
 static void test_reuse_port_and_inherited(void **state)
 {
     struct io_addr a, b;
@@ -393,6 +407,7 @@ int main(void)
         T(test_unix),
         T(test_unix_queue_full_then_deadline),
         T(test_cancel),
+        T(test_loop_free_with_dials),
         T(test_reuse_port_and_inherited),
         T(test_close_listener_inside_callback),
         T(test_out_of_descriptors_pauses),

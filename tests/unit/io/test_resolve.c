@@ -2,6 +2,8 @@
 
 #include "util.h"
 
+#include <semaphore.h>
+
 #include "io/resolve.h"
 
 struct result {
@@ -49,8 +51,37 @@ static void test_resolve(void **state)
     io_loop_free(l);
 }
 
+static sem_t gate, entered;
+
+static void wait_at_gate(void *arg)
+{
+    (void)sem_post(&entered);
+    (void)sem_wait(&gate);
+}
+
+static void test_full_pool(void **state)
+{
+    struct io_loop *l = io_loop_new();
+    struct io_pool *p = io_pool_new("resolve", 1, 1);
+    struct result r = {0};
+
+    (void)state;
+    assert_int_equal(sem_init(&gate, 0, 0), 0);
+    assert_int_equal(sem_init(&entered, 0, 0), 0);
+    assert_int_equal(io_pool_submit(p, wait_at_gate, NULL), 0);
+    (void)sem_wait(&entered);
+    assert_int_equal(io_resolve(l, p, "127.0.0.1", 1, on_result, &r), 0);
+    assert_int_equal(io_resolve(l, p, "127.0.0.1", 1, on_result, &r), -EAGAIN);
+    (void)sem_post(&gate);
+    TURN_UNTIL(l, r.n_calls == 1);
+    io_pool_free(p);
+    io_loop_free(l);
+    assert_int_equal(r.n_calls, 1);
+}
+
 int main(void)
 {
-    const struct CMUnitTest tests[] = {cmocka_unit_test(test_resolve)};
+    const struct CMUnitTest tests[] = {cmocka_unit_test(test_resolve),
+                                       cmocka_unit_test(test_full_pool)};
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

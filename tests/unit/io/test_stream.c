@@ -184,6 +184,14 @@ static void test_hup_is_told_once(void **state)
     assert_int_equal(io_stream_read(b.s, got, 8), 0);
     assert_int_equal(b.n_hup, 1);
     assert_int_equal(io_stream_write(b.s, "x", 1), -EPIPE);
+    io_stream_want(b.s, 0);
+    io_stream_watch_hup(b.s, true);
+    turns(2);
+    assert_int_equal(b.n_hup, 1); /* it was on already */
+    io_stream_watch_hup(b.s, false);
+    io_stream_watch_hup(b.s, true);
+    turns(4);
+    assert_int_equal(b.n_hup, 2); /* a new owner asks, and is told once as well */
     io_stream_close(b.s);
 }
 
