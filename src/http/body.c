@@ -11,7 +11,7 @@ bool body_wanted(const struct http_req *req)
     if (req->draining) {
         return !req->body_end;
     }
-    return req->on_body && !req->paused && !req->last_told && !req->ended;
+    return req->on_body && !req->paused && (!req->last_told || req->recollect) && !req->ended;
 }
 
 bool body_can_drain(const struct http_req *req)
@@ -84,6 +84,11 @@ static bool pump_chunk(struct http_req *req)
 
 void body_pump(struct http_req *req)
 {
+    if (req->recollect) {
+        req->recollect = false;
+        req->on_collect(req, buf_str(&req->collected), req->collect_arg);
+        return;
+    }
     if (req->body_end) { /* there was none, or it ended while nobody listened */
         deliver(req, STR(""), true);
     } else if (req->body == BODY_LENGTH) {
@@ -128,7 +133,7 @@ void http_req_resume(struct http_req *req)
 
 static void on_collect(struct http_req *req, struct str data, bool is_last, void *arg)
 {
-    if (buf_add_str(&req->collected, data) < 0) {
+    if (data.n > req->collect_max - req->collected.len || buf_add_str(&req->collected, data) < 0) {
         resp_error(req, 413, "the request body is too large");
         return;
     }
@@ -139,13 +144,16 @@ static void on_collect(struct http_req *req, struct str data, bool is_last, void
 
 void http_req_collect(struct http_req *req, size_t max, http_collect_cb *cb, void *arg)
 {
-    buf_init(&req->collected, max);
     req->on_collect = cb;
     req->collect_arg = arg;
-    if (req->head.content_length > 0 && (uint64_t)req->head.content_length > max) {
+    req->collect_max = max;
+    req->collected.max = MAX(max, req->collected.cap); /* it may hold a body already */
+    if ((req->head.content_length > 0 && (uint64_t)req->head.content_length > max) ||
+        req->collected.len > max) {
         resp_error(req, 413, "the request body is too large");
         return;
     }
+    req->recollect = req->on_body == on_collect && req->last_told;
     http_req_on_body(req, on_collect, NULL);
 }
 

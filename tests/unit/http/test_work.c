@@ -66,7 +66,20 @@ static void do_stream_nothing(struct http_req *req, struct http_reply *reply)
     (void)http_reply_stream(reply, 200, NULL);
 }
 
+static void pass_on(struct http_req *req, struct str body, void *arg)
+{
+    http_req_redispatch(req, body.n > 3 ? STR("/tight") : STR("/echo"));
+}
+
+/* Looks into the body first, and then passes the request on to a worker. */
+static void post_pass(struct http_req *req)
+{
+    http_req_collect(req, 100, pass_on, NULL);
+}
+
 static const struct http_route routes[] = {
+    {"POST", "/pass", HTTP_STREAM, .stream = post_pass},
+    {"POST", "/tight", HTTP_WORK, .work = do_echo, .max_body = 3},
     {"POST", "/echo", HTTP_WORK, .work = do_echo, .max_body = 1000},
     {"GET", "/nothing", HTTP_WORK, .work = do_nothing},
     {"GET", "/empty", HTTP_WORK, .work = do_empty},
@@ -147,6 +160,17 @@ static void test_answers(void **state)
     out = ask(LIT(REQ("HEAD", "/large", "")), NULL);
     assert_non_null(strstr(out, "Content-Length: 3000000\r\n"));
     assert_true(strlen(out) < 1000);
+    free(out);
+}
+
+static void test_passed_on_with_its_body(void **state)
+{
+    char *out = ask(LIT(REQ("POST", "/pass", "Content-Length: 3\r\n") "abc"), NULL);
+    assert_int_equal(fx_status(out), 201);
+    assert_non_null(strstr(out, "\r\n\r\nabc"));
+    free(out);
+    out = ask(LIT(REQ("POST", "/pass", "Content-Length: 4\r\n") "abcd"), NULL);
+    assert_int_equal(fx_status(out), 413);
     free(out);
 }
 
@@ -280,10 +304,15 @@ int main(void)
 {
 #define T(name) cmocka_unit_test_setup_teardown(name, setup, teardown)
     const struct CMUnitTest tests[] = {
-        T(test_answers),       T(test_too_large),
-        T(test_pipelined),     T(test_queue_full),
-        T(test_client_leaves), T(test_server_freed_meanwhile),
-        T(test_stream),        T(test_stream_to_a_slow_client),
+        T(test_answers),
+        T(test_passed_on_with_its_body),
+        T(test_too_large),
+        T(test_pipelined),
+        T(test_queue_full),
+        T(test_client_leaves),
+        T(test_server_freed_meanwhile),
+        T(test_stream),
+        T(test_stream_to_a_slow_client),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
