@@ -11,7 +11,7 @@ bool body_wanted(const struct http_req *req)
     if (req->draining) {
         return !req->body_end;
     }
-    return req->on_body && !req->paused && (!req->last_told || req->recollect) && !req->ended;
+    return req->on_body && !req->paused && (!req->last_told || req->replay) && !req->ended;
 }
 
 bool body_can_drain(const struct http_req *req)
@@ -82,11 +82,24 @@ static bool pump_chunk(struct http_req *req)
     return false;
 }
 
+static void on_collect(struct http_req *req, struct str data, bool is_last, void *arg);
+
+/* The body once more, out of what was collected. */
+static void replay(struct http_req *req)
+{
+    struct str body = buf_str(&req->collected);
+    req->replay = false;
+    if (req->on_body == on_collect) {
+        req->on_collect(req, body, req->collect_arg);
+    } else {
+        req->on_body(req, body, true, req->body_arg);
+    }
+}
+
 void body_pump(struct http_req *req)
 {
-    if (req->recollect) {
-        req->recollect = false;
-        req->on_collect(req, buf_str(&req->collected), req->collect_arg);
+    if (req->replay) {
+        replay(req);
         return;
     }
     if (req->body_end) { /* there was none, or it ended while nobody listened */
@@ -108,6 +121,7 @@ void http_req_on_body(struct http_req *req, http_body_cb *cb, void *arg)
 {
     req->on_body = cb;
     req->body_arg = arg;
+    req->replay = req->last_told;
     if (req->head.expect_continue && !req->body_used && req->pending.n == 0) {
         http_resp_continue(req);
     }
@@ -153,7 +167,6 @@ void http_req_collect(struct http_req *req, size_t max, http_collect_cb *cb, voi
         resp_error(req, 413, "the request body is too large");
         return;
     }
-    req->recollect = req->on_body == on_collect && req->last_told;
     http_req_on_body(req, on_collect, NULL);
 }
 

@@ -421,7 +421,7 @@ static bool step_request(struct http_conn *c)
             return true;
         }
     }
-    return false;
+    return req->replay && body_wanted(req);
 }
 
 /* What is waited for now: events of the stream, and the timer. */

@@ -79,7 +79,7 @@ struct http_req {
     void *collect_arg;
     struct buf collected;
     size_t collect_max;
-    bool recollect; /* asked for again after it was complete (passed on to another route) */
+    bool replay; /* asked for again after it was complete (passed on to another route) */
     /* response */
     bool begun; /* there is something to answer: a head, or why it is none */
     bool started, ended;

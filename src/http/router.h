@@ -1,8 +1,8 @@
 #pragma once
 /* The route table: for each method and path pattern one handler, and which of the two ways to write
- * code it uses. Patterns: "/sandboxes/{id}", "/proxy/{port}/{rest...}" (the rest, raw, may be empty).
- * A literal segment wins over a parameter, a parameter over a rest. A trailing slash is accepted.
- * HEAD finds the GET route unless it has its own. */
+ * code it uses. Patterns: "/sandboxes/{id}", "/proxy/{port}/{rest...}" (the rest, raw, may be
+ * empty). A literal segment wins over a parameter, a parameter over a rest. A trailing slash is
+ * accepted. HEAD finds the GET route unless it has its own. */
 
 #include <stdbool.h>
 #include <stddef.h>
@@ -40,8 +40,8 @@ struct http_match {
 };
 
 struct http_router;
-/* `routes` ends with an entry whose method is NULL and outlives the router. Aborts on a malformed or
- * ambiguous pattern: it is a programming error. */
+/* `routes` ends with an entry whose method is NULL and outlives the router. Aborts on a malformed
+ * or ambiguous pattern: it is a programming error. */
 struct http_router *http_router_new(const struct http_route *routes);
 void http_router_free(struct http_router *r);
 bool http_router_match(const struct http_router *r, struct str method, struct str path,

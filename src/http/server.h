@@ -40,7 +40,8 @@ struct http_server_opts {
     bool (*before)(struct http_req *req, const struct http_route *route);
     /* No route: answers 404 or 405. NULL: a JSON body {"code","message"}. */
     void (*not_found)(struct http_req *req, bool path_known);
-    /* Body for errors the server itself answers (400, 408, 413, 414, 431, 501, 503, 505). NULL: the same JSON. */
+    /* Body for errors the server itself answers (400, 408, 413, 414, 431, 501, 503, 505). NULL: the
+     * same JSON. */
     void (*error_body)(int status, const char *reason, struct buf *out, const char **ret_ctype);
     /* After the last byte, for access log and metrics. status 0: the client left before a head. */
     void (*after)(struct http_req *req, int status, uint64_t bytes_out, uint64_t us);
@@ -52,8 +53,8 @@ struct http_server_opts {
 
 /* One server object per loop; listeners of several loops share a port through SO_REUSEPORT. */
 struct http_server *http_server_new(struct io_loop *l, const struct http_server_opts *o);
-int http_server_listen(struct http_server *s, const struct io_addr *a, const struct io_listen_opts *o,
-                       struct io_addr *ret_bound, struct err *e);
+int http_server_listen(struct http_server *s, const struct io_addr *a,
+                       const struct io_listen_opts *o, struct io_addr *ret_bound, struct err *e);
 /* Serves one already connected stream (tests, inherited sockets). */
 void http_server_serve(struct http_server *s, struct io_stream *take_s);
 /* No new connections or requests; idle ones are closed; on_idle once the last has ended. */
@@ -73,7 +74,8 @@ const struct h1_header *http_req_headers(const struct http_req *req, size_t *ret
 int64_t http_req_content_length(const struct http_req *req); /* -1: chunked or none */
 bool http_req_has_body(const struct http_req *req);
 bool http_req_is_upgrade(const struct http_req *req, struct str protocol);
-/* Path parameter, percent-decoded (arena; NUL-terminated at p[n]); STR_NULL when missing or malformed. */
+/* Path parameter, percent-decoded (arena; NUL-terminated at p[n]); STR_NULL when missing or
+ * malformed. */
 struct str http_req_param(struct http_req *req, const char *name);
 struct str http_req_param_raw(struct http_req *req, const char *name);
 /* The i-th value of a query key, decoded ('+' is a space); STR_NULL when there is none. */
@@ -99,7 +101,9 @@ typedef void http_body_cb(struct http_req *req, struct str data, bool is_last, v
 void http_req_on_body(struct http_req *req, http_body_cb *cb, void *arg);
 void http_req_pause(struct http_req *req);
 void http_req_resume(struct http_req *req);
-/* Collects the whole body, answers 413 by itself beyond max; cb gets it (valid until on_end). */
+/* Collects the whole body, answers 413 by itself beyond max; cb gets it (valid until on_end). A
+ * body that has been collected is there for the next one too: a handler may look into it and then
+ * pass the request on with http_req_redispatch(). */
 typedef void http_collect_cb(struct http_req *req, struct str body, void *arg);
 void http_req_collect(struct http_req *req, size_t max, http_collect_cb *cb, void *arg);
 /* Exactly once, when the request is over. `completed` is false when the client left first. */
@@ -115,7 +119,8 @@ void http_resp_send(struct http_req *req, int status, const char *ctype, struct 
 void http_resp_start(struct http_req *req, int status, const char *ctype, int64_t length);
 bool http_resp_started(const struct http_req *req);
 bool http_resp_write(struct http_req *req, struct str data);
-void http_resp_on_writable(struct http_req *req, void (*cb)(struct http_req *req, void *arg), void *arg);
+void http_resp_on_writable(struct http_req *req, void (*cb)(struct http_req *req, void *arg),
+                           void *arg);
 size_t http_resp_queued(const struct http_req *req);
 void http_resp_end(struct http_req *req);
 /* Ends and closes the connection after the last byte: "Connection: close" if not yet started. */
@@ -133,9 +138,9 @@ struct io_stream *http_req_take_stream(struct http_req *req, struct buf *early);
 
 /* ---- work routes (pool thread) ---- */
 struct http_reply {
-    int status;         /* 0 when the handler returns: 500 */
-    const char *ctype;  /* NULL: application/json */
-    struct buf body;    /* max 64 MB */
+    int status;        /* 0 when the handler returns: 500 */
+    const char *ctype; /* NULL: application/json */
+    struct buf body;   /* max 64 MB */
     struct http_reply_priv *priv;
 };
 struct str http_req_body(const struct http_req *req); /* collected */

@@ -1,6 +1,7 @@
 #pragma once
 /* Server-sent events on a response: headers that keep proxies from buffering, and frames. The
- * OpenSandbox protocol sends bare JSON frames ("{...}\n\n"); MCP sends standard ones ("data: ..."). */
+ * OpenSandbox protocol sends bare JSON frames ("{...}\n\n"); MCP sends standard ones ("data: ...").
+ */
 
 #include "http/server.h"
 
@@ -20,4 +21,4 @@ typedef void sse_event_cb(const struct sse_event *ev, void *arg);
 struct sse_parser *sse_parser_new(size_t max_event, sse_event_cb *cb, void *arg);
 void sse_parser_free(struct sse_parser *p);
 int sse_parser_feed(struct sse_parser *p, struct str data); /* 0 or -EMSGSIZE */
-int sse_parser_end(struct sse_parser *p);                   /* dispatches an unterminated last event */
+int sse_parser_end(struct sse_parser *p); /* dispatches an unterminated last event */

@@ -68,7 +68,19 @@ static void do_stream_nothing(struct http_req *req, struct http_reply *reply)
 
 static void pass_on(struct http_req *req, struct str body, void *arg)
 {
-    http_req_redispatch(req, body.n > 3 ? STR("/tight") : STR("/echo"));
+    static const struct str to[] = {{"/stream-echo", 12}, {"/echo", 5}, {"/tight", 6}};
+    http_req_redispatch(req, to[body.n - 2]);
+}
+
+static void on_body(struct http_req *req, struct str data, bool is_last, void *arg)
+{
+    assert_true(is_last);
+    http_resp_send(req, 202, NULL, data);
+}
+
+static void post_stream_echo(struct http_req *req)
+{
+    http_req_on_body(req, on_body, NULL);
 }
 
 /* Looks into the body first, and then passes the request on to a worker. */
@@ -79,6 +91,7 @@ static void post_pass(struct http_req *req)
 
 static const struct http_route routes[] = {
     {"POST", "/pass", HTTP_STREAM, .stream = post_pass},
+    {"POST", "/stream-echo", HTTP_STREAM, .stream = post_stream_echo},
     {"POST", "/tight", HTTP_WORK, .work = do_echo, .max_body = 3},
     {"POST", "/echo", HTTP_WORK, .work = do_echo, .max_body = 1000},
     {"GET", "/nothing", HTTP_WORK, .work = do_nothing},
@@ -168,6 +181,10 @@ static void test_passed_on_with_its_body(void **state)
     char *out = ask(LIT(REQ("POST", "/pass", "Content-Length: 3\r\n") "abc"), NULL);
     assert_int_equal(fx_status(out), 201);
     assert_non_null(strstr(out, "\r\n\r\nabc"));
+    free(out);
+    out = ask(LIT(REQ("POST", "/pass", "Content-Length: 2\r\n") "ab"), NULL);
+    assert_int_equal(fx_status(out), 202);
+    assert_non_null(strstr(out, "\r\n\r\nab"));
     free(out);
     out = ask(LIT(REQ("POST", "/pass", "Content-Length: 4\r\n") "abcd"), NULL);
     assert_int_equal(fx_status(out), 413);
