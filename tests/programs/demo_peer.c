@@ -131,6 +131,9 @@ int demo_ws_client(const char *url, uint64_t max_message)
     (void)ws_connect(c, &t, target.n ? target : STR("/"), NULL, 0, &o, &client_ops, on_connected,
                      &s);
     io_loop_run(s.loop);
+    while (io_stream_count() > 0) { /* the Close frame is still under way */
+        io_loop_turn(s.loop, true);
+    }
     http_client_free(c);
     io_loop_free(s.loop);
     return s.rc;

@@ -172,6 +172,37 @@ static void create_undo(struct lifecycle *lc, struct sandbox *sb)
     FAULT_POINT("server.create.undone");
 }
 
+static bool is_stopping(struct lifecycle *lc)
+{
+    return __atomic_load_n(&lc->stopping, __ATOMIC_RELAXED);
+}
+
+/* The work, up to what is recorded. False: interrupted by the server's own end. */
+static bool create_work(struct create_job *job, struct problem *p)
+{
+    struct lifecycle *lc = job->lc;
+    struct sandbox *sb = job->sb;
+    enum create_end end = CREATE_REFUSED;
+    if (is_cancelled(sb) || !is_wanted(lc, sb)) {
+        (void)problem_set(p, 409, CODE_NOT_FOUND, "sandbox %s was given up before it started",
+                          sb->id);
+    } else if (is_stopping(lc)) {
+        return false;
+    } else {
+        end = create_start(job, p);
+    }
+    if (end == CREATE_MUST_UNDO) {
+        create_undo(lc, sb);
+    }
+    if (end != CREATE_RUNNING) {
+        if (is_stopping(lc) && !is_cancelled(sb)) {
+            return false;
+        }
+        create_failed(lc, sb, p);
+    }
+    return true;
+}
+
 static void create_run(void *arg)
 {
     struct create_job *job = arg;
@@ -179,27 +210,12 @@ static void create_run(void *arg)
     struct sandbox *sb = job->sb;
     cleanup_(problem_done) struct problem p = {0};
     uint64_t begin = clock_mono_us();
-    enum create_end end = CREATE_REFUSED;
-    if (is_cancelled(sb) || !is_wanted(lc, sb)) {
-        (void)problem_set(&p, 409, CODE_NOT_FOUND, "sandbox %s was given up before it started",
-                          sb->id);
-    } else if (__atomic_load_n(&lc->stopping, __ATOMIC_RELAXED)) {
+    if (!create_work(job, &p)) {
         /* The record stays Pending: the next start goes on with it, or drops it. */
         (void)problem_set(&p, 503, CODE_GENERAL, "the server is shutting down");
         p.retry_after_s = 2;
-        goto out;
-    } else {
-        end = create_start(job, &p);
     }
-    if (end == CREATE_MUST_UNDO) {
-        create_undo(lc, sb);
-    }
-    if (end != CREATE_RUNNING) {
-        create_failed(lc, sb, &p);
-    } else {
-        log_debug("create took", LOG_S("id", sb->id), LOG_I("us", clock_mono_us() - begin));
-    }
-out:
+    log_debug("create took", LOG_S("id", sb->id), LOG_I("us", clock_mono_us() - begin));
     admission_leave(lc, job->actor);
     finish(lc, sb, &p);
     sandbox_unref(sb);

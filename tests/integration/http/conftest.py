@@ -9,13 +9,14 @@ import threading
 import pytest
 
 BIN = os.environ.get("OSB_BIN", "build/bin")
-TIMEOUT = 30
+DEMO = os.path.join(BIN, "httpd_demo")
+TIMEOUT = 60
 
 
 class Demo:
     def __init__(self, *options):
         self.proc = subprocess.Popen(
-            [os.path.join(BIN, "httpd_demo"), "--port", "0", *options],
+            [DEMO, "--port", "0", *options],
             stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True,
         )
         line = self.proc.stdout.readline()
@@ -41,6 +42,13 @@ class Demo:
             except (BrokenPipeError, ConnectionResetError):
                 pass  # it may refuse before it has read everything
             return read_all(s)
+
+    def fds(self):
+        return len(os.listdir(f"/proc/{self.proc.pid}/fd"))
+
+    def rss(self):
+        with open(f"/proc/{self.proc.pid}/statm") as f:
+            return int(f.read().split()[1]) * os.sysconf("SC_PAGE_SIZE")
 
     def stop(self):
         self.proc.terminate()
@@ -72,3 +80,17 @@ def demo():
     d = Demo()
     yield d
     d.stop()
+
+
+@pytest.fixture
+def start_demo():
+    """Starts as many as a test wants; all are stopped, and checked, behind it."""
+    started = []
+
+    def start(*options):
+        started.append(Demo(*options))
+        return started[-1]
+
+    yield start
+    for d in started:
+        d.stop()
