@@ -68,9 +68,14 @@ static void note(struct removal *r, int error)
 
 static int open_dir(const struct removal *r, int dir_fd, const char *name)
 {
+    int flags = O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC;
+    if (!r->one_fs) {
+        int fd = openat(dir_fd, name, flags); /* one name: there is nothing to resolve */
+        return fd < 0 ? -errno : fd;
+    }
     /* NO_XDEV stops at every mount point, also at a bind mount of the same file system. */
-    uint64_t resolve = RESOLVE_BENEATH | RESOLVE_NO_SYMLINKS | (r->one_fs ? RESOLVE_NO_XDEV : 0);
-    return fd_openat2(dir_fd, name, O_RDONLY | O_DIRECTORY | O_NOFOLLOW, 0, resolve);
+    return fd_openat2(dir_fd, name, flags, 0,
+                      RESOLVE_BENEATH | RESOLVE_NO_SYMLINKS | RESOLVE_NO_XDEV);
 }
 
 static bool remove_content(struct removal *r, int take_dir_fd, unsigned depth);

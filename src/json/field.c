@@ -224,7 +224,7 @@ static bool whole_number(const struct json *j, int64_t *ret)
         return true;
     }
     double v = json_num(j, NAN);
-    if (!(fabs(v) <= 9007199254740992.0) || v != floor(v)) {
+    if (!(fabs(v) <= 9007199254740992.0) || v != (double)(int64_t)v) {
         return false;
     }
     *ret = (int64_t)v;
@@ -296,7 +296,7 @@ static void decode_bool(struct decoder *d, const struct path *at, const struct j
 #define TIME_MAX_S INT64_C(253402300799) /* the last second of the year 9999 */
 
 /* Unix seconds, or a date without a time. */
-static bool lenient_time(struct decoder *d, const struct json *j, int64_t *ret)
+static bool lenient_time(const struct json *j, int64_t *ret)
 {
     int64_t s;
     if (json_is_number(j) && whole_number(j, &s) && s >= 0 && s <= TIME_MAX_S) {
@@ -307,7 +307,8 @@ static bool lenient_time(struct decoder *d, const struct json *j, int64_t *ret)
     if (text.n != strlen("2026-01-02")) {
         return false;
     }
-    const char *full = arena_printf(d->arena, "%.*sT00:00:00Z", STR_FMT(text));
+    char full[32];
+    (void)snprintf(full, sizeof(full), "%.*sT00:00:00Z", STR_FMT(text));
     return rfc3339_parse(str_from(full), ret) == 0;
 }
 
@@ -315,7 +316,7 @@ static void decode_time(struct decoder *d, const struct path *at, const struct j
                         const struct json *j, struct opt_int *out)
 {
     int64_t us;
-    if (f->lenient && lenient_time(d, j, &us)) {
+    if (f->lenient && lenient_time(j, &us)) {
         *out = (struct opt_int){true, us};
     } else if (!json_is_string(j)) {
         (void)bad_type(d, at, "date-time string", j);

@@ -8,37 +8,38 @@
 
 /* ---- reading ---- */
 
-/* jansson itself allows 2048 levels and recurses for each. Counted before it runs; broken text is
- * left for it to complain about. */
-static bool too_deep(struct str text)
+/* jansson recurses up to 2048 levels, and makes some 250 bytes of a value that was three in the
+ * text. So depth and number of values are counted before it runs; broken text is left for it to
+ * complain about. */
+static int check_shape(struct str text, struct err *e)
 {
     unsigned depth = 0;
+    size_t n_nodes = 1;
     bool in_string = false;
     for (size_t i = 0; i < text.n; i++) {
         char c = text.p[i];
         if (in_string) {
-            if (c == '\\') {
-                i++;
-            } else if (c == '"') {
-                in_string = false;
-            }
+            i += c == '\\';
+            in_string = c != '"';
         } else if (c == '"') {
             in_string = true;
         } else if (c == '{' || c == '[') {
+            n_nodes++;
             if (++depth > JSON_MAX_DEPTH) {
-                return true;
+                return err_set(e, ERR_INVALID, "nested deeper than %d levels", JSON_MAX_DEPTH);
             }
+        } else if (c == ',' && ++n_nodes > JSON_MAX_NODES) {
+            return err_set(e, ERR_INVALID, "more than %u values", JSON_MAX_NODES);
         } else if ((c == '}' || c == ']') && (depth == 0 || --depth == 0)) {
-            return false; /* end of the first value */
+            return 0; /* end of the first value */
         }
     }
-    return false;
+    return 0;
 }
 
 static struct json *parse(struct str text, size_t flags, struct err *e)
 {
-    if (too_deep(text)) {
-        err_set(e, ERR_INVALID, "nested deeper than %d levels", JSON_MAX_DEPTH);
+    if (check_shape(text, e) < 0) {
         return NULL;
     }
     json_error_t why = {0};

@@ -13,9 +13,11 @@
 struct json;
 
 #define JSON_MAX_DEPTH 64
+#define JSON_MAX_NODES (1u << 20) /* values in one text */
 
 /* ---- reading ---- */
-/* The whole text is one value (surrounding white space allowed). Depth at most JSON_MAX_DEPTH.
+/* The whole text is one value (surrounding white space allowed). Depth at most JSON_MAX_DEPTH,
+ * values at most JSON_MAX_NODES.
  * NULL with ERR_INVALID "line 3 column 7: ...". */
 struct json *json_parse(struct str text, struct err *e);
 /* Only the first value is read, what follows it is ignored (execd's leniency). */

@@ -205,6 +205,65 @@ static void whole_numbers_may_have_a_fraction_of_zero(void **state)
     assert_true(box.timeout.v == INT64_MAX);
 }
 
+static void lenient_fields(void **state)
+{
+    struct loose {
+        struct opt_int n, at;
+        struct opt_bool b;
+    } v;
+    static const struct json_field fields[] = {
+        JSON_FIELD(struct loose, n, "n", JSON_F_INT, .lenient = true, .max = 9),
+        JSON_FIELD(struct loose, at, "at", JSON_F_TIME, .lenient = true),
+        JSON_FIELD(struct loose, b, "b", JSON_F_BOOL, .lenient = true),
+        {0},
+    };
+    static const struct json_table t = {"Loose", sizeof(struct loose), fields};
+    static const struct {
+        const char *text;
+        int64_t n, at, b; /* -1: absent */
+    } good[] = {
+        {"{\"n\":\"7\"}", 7, -1, -1},
+        {"{\"n\":\" 7 \"}", 7, -1, -1},
+        {"{\"n\":7.0}", 7, -1, -1},
+        {"{\"at\":5}", -1, 5000000, -1},
+        {"{\"at\":5.0}", -1, 5000000, -1},
+        {"{\"at\":\"1970-01-02\"}", -1, 86400000000, -1},
+        {"{\"at\":\"1970-01-01T00:00:01Z\"}", -1, 1000000, -1},
+        {"{\"b\":\"Yes\"}", -1, -1, 1},
+        {"{\"b\":0}", -1, -1, 0},
+        {"{\"b\":\"F\"}", -1, -1, 0},
+        {"{\"b\":true}", -1, -1, 1},
+    };
+    for (size_t i = 0; i < sizeof(good) / sizeof(good[0]); i++) {
+        struct json *j = json_parse(str_from(good[i].text), NULL);
+        assert_int_equal(json_decode(&arena, &t, j, &v, NULL, NULL), 0);
+        assert_int_equal(v.n.has ? v.n.v : -1, good[i].n);
+        assert_int_equal(v.at.has ? v.at.v : -1, good[i].at);
+        assert_int_equal(v.b.has ? v.b.v : -1, good[i].b);
+        json_free(j);
+    }
+    static const char *const bad[] = {
+        "{\"n\":\"x\"}",
+        "{\"n\":\"\"}",
+        "{\"n\":\"10\"}",
+        "{\"n\":true}",
+        "{\"at\":-1}",
+        "{\"at\":1e300}",
+        "{\"at\":1.5}",
+        "{\"at\":\"1970-13-02\"}",
+        "{\"at\":\"1970-1-02x\"}",
+        "{\"b\":2}",
+        "{\"b\":\"\"}",
+        "{\"b\":\"maybe\"}",
+        "{\"b\":1.0}",
+    };
+    for (size_t i = 0; i < sizeof(bad) / sizeof(bad[0]); i++) {
+        struct json *j = json_parse(str_from(bad[i]), NULL);
+        assert_int_equal(json_decode(&arena, &t, j, &v, NULL, NULL), -1);
+        json_free(j);
+    }
+}
+
 static void keys_in_another_case(void **state)
 {
     assert_int_equal(decode("{\"id\":\"a\",\"NICKNAME\":\"x\"}"), 0);
@@ -376,6 +435,7 @@ int main(void)
         cmocka_unit_test(absent_and_null_are_alike),
         cmocka_unit_test(finds_each_kind_of_issue),
         cmocka_unit_test(whole_numbers_may_have_a_fraction_of_zero),
+        cmocka_unit_test(lenient_fields),
         cmocka_unit_test(keys_in_another_case),
         cmocka_unit_test(collects_all_issues_up_to_a_limit),
         cmocka_unit_test(long_keys_are_cut_in_paths),

@@ -169,6 +169,36 @@ static void depth_is_limited(void **state)
     buf_done(&b);
 }
 
+static void number_of_values_is_limited(void **state)
+{
+    struct buf b = BUF_INIT(8u << 20);
+    buf_add_cstr(&b, "[1");
+    for (size_t i = 0; i < JSON_MAX_NODES - 2; i++) {
+        (void)buf_add(&b, ",1", 2);
+    }
+    buf_add_char(&b, ']');
+    struct err e = {0};
+    struct json *j = json_parse(buf_str(&b), &e);
+    assert_non_null(j);
+    assert_int_equal(json_len(j), JSON_MAX_NODES - 1);
+    json_free(j);
+    b.len--;
+    buf_add_cstr(&b, ",1]");
+    assert_null(json_parse(buf_str(&b), &e));
+    assert_int_equal(e.code, ERR_INVALID);
+    assert_null(json_parse_first(buf_str(&b), &e));
+    buf_clear(&b); /* commas in a string are text */
+    buf_add_char(&b, '"');
+    for (size_t i = 0; i < JSON_MAX_NODES + 10; i++) {
+        buf_add_char(&b, ',');
+    }
+    buf_add_char(&b, '"');
+    j = json_parse(buf_str(&b), &e);
+    assert_non_null(j);
+    json_free(j);
+    buf_done(&b);
+}
+
 static void first_value_only(void **state)
 {
     static const struct {
@@ -246,10 +276,15 @@ static void builds(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(reads_every_type), cmocka_unit_test(nothing_is_of_no_type),
-        cmocka_unit_test(types_have_names), cmocka_unit_test(integers_are_exact),
-        cmocka_unit_test(refuses),          cmocka_unit_test(depth_is_limited),
-        cmocka_unit_test(first_value_only), cmocka_unit_test(iterates_in_order),
+        cmocka_unit_test(reads_every_type),
+        cmocka_unit_test(nothing_is_of_no_type),
+        cmocka_unit_test(types_have_names),
+        cmocka_unit_test(integers_are_exact),
+        cmocka_unit_test(refuses),
+        cmocka_unit_test(depth_is_limited),
+        cmocka_unit_test(number_of_values_is_limited),
+        cmocka_unit_test(first_value_only),
+        cmocka_unit_test(iterates_in_order),
         cmocka_unit_test(builds),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
