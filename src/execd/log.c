@@ -9,10 +9,9 @@
 #include <unistd.h>
 
 #include "base/cleanup.h"
-#include "base/fd.h"
 #include "base/must.h"
-#include "base/rand.h"
 #include "execd/limits.h"
+#include "execd/tmpfile.h"
 #include "io/timer.h"
 
 /* How long to wait for a place in the pool. */
@@ -38,38 +37,6 @@ struct cmd_log {
     bool trim_failed;
 };
 
-static int make_in(const char *dir)
-{
-    int fd = open(dir, O_TMPFILE | O_RDWR | O_CLOEXEC, 0600);
-    if (fd >= 0 || (errno != EOPNOTSUPP && errno != EISDIR && errno != EINVAL)) {
-        return fd >= 0 ? fd : -errno;
-    }
-    char name[ID_HEX_LEN + 1];
-    rand_id_hex(name);
-    cleanup_free char *path = xasprintf("%s/.execd-%s", dir, name);
-    fd = open(path, O_CREAT | O_EXCL | O_NOFOLLOW | O_RDWR | O_CLOEXEC, 0600);
-    if (fd < 0) {
-        return -errno;
-    }
-    (void)unlink(path);
-    return fd;
-}
-
-int private_file(const char *tmp_dir, struct err *e)
-{
-    const char *const dirs[] = {tmp_dir, "/tmp", "/var/tmp", "/dev/shm"};
-    (void)dir_make(AT_FDCWD, tmp_dir, 01777); /* if it cannot be made, opening says why */
-    int first = 0;
-    for (size_t i = 0; i < ARRAY_LEN(dirs); i++) {
-        int fd = make_in(dirs[i]);
-        if (fd >= 0) {
-            return fd;
-        }
-        first = first ? first : fd;
-    }
-    return err_sys(e, first, "cannot create a file in %s", tmp_dir);
-}
-
 static void submit(struct cmd_log *l);
 
 static void on_retry(struct io_timer *t)
@@ -79,7 +46,7 @@ static void on_retry(struct io_timer *t)
 
 struct cmd_log *cmd_log_new(struct execd *x, void (*on_room)(void *arg), void *arg, struct err *e)
 {
-    int fd = private_file(x->cfg.tmp_dir, e);
+    int fd = tmpfile_unnamed(x->cfg.tmp_dir, e);
     if (fd < 0) {
         return NULL;
     }

@@ -25,6 +25,3 @@ bool cmd_log_busy(const struct cmd_log *l);
 off_t cmd_log_start(const struct cmd_log *l); /* offset of the oldest byte that is still there */
 off_t cmd_log_end(const struct cmd_log *l);   /* and of the one to come next */
 int cmd_log_fd(const struct cmd_log *l);
-
-/* An unnamed private file in the first of tmp_dir, /tmp, /var/tmp and /dev/shm that takes one. */
-int private_file(const char *tmp_dir, struct err *e);

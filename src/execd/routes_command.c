@@ -3,6 +3,7 @@
 #include <errno.h>
 #include <fcntl.h>
 #include <stdlib.h>
+#include <string.h>
 #include <unistd.h>
 
 #include "base/cleanup.h"
@@ -16,11 +17,14 @@
 #include "execd/reply.h"
 #include "execd/routes.h"
 #include "execd/session.h"
+#include "execd/session_script.h"
 #include "execd/shell.h"
+#include "execd/tmpfile.h"
 #include "execd/workdir.h"
 #include "model/command.h"
 
 #define MAX_GROUPS 256
+#define ARGUMENT_MAX (128u << 10) /* the kernel's limit for one, with its NUL */
 
 /* ---- run ---- */
 
@@ -56,8 +60,9 @@ static void resolve_ids(struct arena *a, const struct command_request *cr, struc
     spec->n_groups = u ? passwd_groups_of(&db, u->name, spec->gid, groups, MAX_GROUPS) : (size_t)1;
 }
 
-static void build_spec(struct arena *a, const struct command_request *cr, const struct env *env,
-                       struct job_spec *spec)
+/* 0 or -errno. Then spec->stdin_fd, if there is one, is the caller's to close. */
+static int build_spec(struct execd *x, struct arena *a, const struct command_request *cr,
+                      const struct env *env, struct job_spec *spec)
 {
     struct shell shell;
     shell_find(a, &shell);
@@ -71,6 +76,28 @@ static void build_spec(struct arena *a, const struct command_request *cr, const 
     spec->stdin_fd = -1;
     spec->timeout_ms = cr->timeout.has ? (uint64_t)cr->timeout.v : 0;
     resolve_ids(a, cr, spec);
+    if (strlen(cr->command) < ARGUMENT_MAX) {
+        return 0;
+    }
+    argv[2] = long_command_script(shell.is_bash);
+    spec->stdin_fd = tmpfile_input(x->cfg.tmp_dir, -1, str_from(cr->command));
+    return spec->stdin_fd < 0 ? spec->stdin_fd : 0;
+}
+
+static void start(struct execd *x, struct http_req *req, const struct command_request *cr,
+                  const struct env *env, struct job_spec *spec)
+{
+    int r = build_spec(x, http_req_arena(req), cr, env, spec);
+    if (r < 0) {
+        reply_error(req, 500, CODE_RUNTIME_ERROR, "error running commands %s", strerror(-r));
+    } else if (cr->background.has && cr->background.v) {
+        command_start_background(x, req, cr->command, spec);
+    } else {
+        command_start_foreground(x, req, cr->command, spec);
+    }
+    if (spec->stdin_fd >= 0) {
+        (void)close(spec->stdin_fd);
+    }
 }
 
 static void on_run_body(struct http_req *req, struct str body, void *arg)
@@ -104,12 +131,7 @@ static void on_run_body(struct http_req *req, struct str body, void *arg)
                     x->stopping ? "execd is shutting down" : "too many commands are running");
         return;
     }
-    build_spec(a, &cr, &env, &spec);
-    if (cr.background.has && cr.background.v) {
-        command_start_background(x, req, cr.command, &spec);
-    } else {
-        command_start_foreground(x, req, cr.command, &spec);
-    }
+    start(x, req, &cr, &env, &spec);
 }
 
 void route_command_run(struct http_req *req)

@@ -7,6 +7,7 @@
 #include <malloc.h>
 #include <signal.h>
 #include <stdlib.h>
+#include <string.h>
 #include <sys/mman.h>
 #include <sys/prctl.h>
 #include <unistd.h>
@@ -31,6 +32,12 @@
 #define SCRATCH_MAX (8u << 20)    /* several times the largest event, escaped */
 #define SCRATCH_KEEP (512u << 10) /* what is more than this is given back */
 
+/* A known path with another method is a 404 as well: that is what clients were written against. */
+static void not_found(struct http_req *req, bool path_known)
+{
+    http_resp_send(req, 404, "text/plain", STR("404 page not found"));
+}
+
 static bool before(struct http_req *req, const struct http_route *route)
 {
     struct execd *x = execd_of(req);
@@ -38,13 +45,14 @@ static bool before(struct http_req *req, const struct http_route *route)
     if (id.n) {
         http_resp_header(req, STR("X-Request-ID"), id);
     }
-    return auth_check(req, x->cfg.access_token);
-}
-
-/* A known path with another method is a 404 as well: that is what clients were written against. */
-static void not_found(struct http_req *req, bool path_known)
-{
-    http_resp_send(req, 404, "text/plain", STR("404 page not found"));
+    if (!auth_check(req, x->cfg.access_token)) {
+        return false;
+    }
+    if (route && str_eq(http_req_method(req), STR("HEAD")) && strcmp(route->method, "GET") == 0) {
+        not_found(req, true); /* the router takes a HEAD for a GET; this protocol does not */
+        return false;
+    }
+    return true;
 }
 
 static void error_body(int status, const char *reason, struct buf *out, const char **ret_ctype)

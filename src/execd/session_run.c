@@ -6,22 +6,19 @@
 #include <fcntl.h>
 #include <signal.h>
 #include <stdlib.h>
-#include <sys/mman.h>
-#include <sys/sendfile.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
 #include "base/cleanup.h"
 #include "base/clock.h"
-#include "base/fd.h"
 #include "base/must.h"
 #include "execd/event_run.h"
 #include "execd/limits.h"
-#include "execd/log.h"
 #include "execd/outcome.h"
 #include "execd/reply.h"
 #include "execd/session_script.h"
 #include "execd/shell.h"
+#include "execd/tmpfile.h"
 
 #define SCRIPT_MAX (64u << 10)
 
@@ -54,25 +51,6 @@ static void run_free(struct session_run *r)
 }
 
 /* ---- state ---- */
-
-/* A file with a name, because the shell opens it only after the user's code: a descriptor would be
- * inherited by everything that code starts. */
-static char *make_state_file(const char *tmp_dir)
-{
-    const char *const dirs[] = {tmp_dir, "/tmp", "/var/tmp", "/dev/shm"};
-    char name[ID_HEX_LEN + 1];
-    rand_id_hex(name);
-    for (size_t i = 0; i < ARRAY_LEN(dirs); i++) {
-        char *path = xasprintf("%s/.execd-%s", dirs[i], name);
-        int fd = open(path, O_CREAT | O_EXCL | O_NOFOLLOW | O_WRONLY | O_CLOEXEC, 0600);
-        if (fd >= 0) {
-            (void)close(fd);
-            return path;
-        }
-        free(path);
-    }
-    return NULL;
-}
 
 /* What the shell left behind. -ENODATA: it did not get that far. */
 static int open_state(const char *path)
@@ -124,32 +102,9 @@ static void keep_state(struct session_run *r, struct buf *out)
 /* The shell's stdin: the state, then the command. Descriptor or -errno. */
 static int make_input(const struct session_run *r)
 {
-    struct session *s = r->session;
-    struct err e = {0};
-    cleanup_close int fd = memfd_create("execd-session", MFD_CLOEXEC);
-    if (fd < 0) {
-        fd = private_file(s->x->cfg.tmp_dir, &e);
-    }
-    if (fd < 0) {
-        return -EROFS;
-    }
-    off_t at = 0;
-    while (s->state_fd >= 0) {
-        ssize_t n = sendfile(fd, s->state_fd, &at, EXECD_SESSION_STATE_MAX);
-        if (n < 0 && errno != EINTR) {
-            return -errno;
-        }
-        if (n == 0) {
-            break;
-        }
-    }
     cleanup_(buf_done) struct buf tail = BUF_INIT(4 * (size_t)EXECD_MAX_BODY + 64);
     session_script_command(&tail, str_from(r->command));
-    int w = fd_write_full(fd, tail.p, tail.len);
-    if (w < 0 || lseek(fd, 0, SEEK_SET) < 0) {
-        return w < 0 ? w : -errno;
-    }
-    return take_fd(&fd);
+    return tmpfile_input(r->session->x->cfg.tmp_dir, r->session->state_fd, buf_str(&tail));
 }
 
 /* ---- the run ---- */
@@ -204,7 +159,9 @@ static int spawn_run(struct session_run *r)
         shell = (struct shell){same ? same : shell.path, s->state_is_bash};
     }
     r->is_bash = shell.is_bash;
-    r->state_path = make_state_file(s->x->cfg.tmp_dir);
+    /* A file with a name, because the shell opens it only after the user's code: a descriptor
+     * would be inherited by everything that code starts. */
+    r->state_path = tmpfile_named(s->x->cfg.tmp_dir);
     cleanup_close int in_fd = make_input(r);
     if (in_fd < 0) {
         return in_fd;

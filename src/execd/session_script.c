@@ -22,7 +22,7 @@
 /* bash. The options are dumped as a function: they take effect in step 4, not while restoring. */
 #define BASH_END "#execd-end\\n"
 #define BASH_READ                                                                                  \
-    "IFS= \\builtin read -r -d '' __execd_s; \\builtin exec </dev/null; "                          \
+    "IFS= \\builtin read -r -d '' __execd_s; exec </dev/null; "                                    \
     "\\builtin eval \"$__execd_s\" >/dev/null 2>&1; "                                              \
     "\\builtin unset -v __execd_s BASH_EXECUTION_STRING; "
 #define BASH_FIRST "__execd_opts() { \\builtin shopt -s expand_aliases; }; "
@@ -32,7 +32,7 @@
 #define BASH_RUN                                                                                   \
     "__execd() { { __execd_opts; \\builtin unset -f __execd __execd_opts; "                        \
     "\\builtin unset -v __execd_c; } >/dev/null 2>&1; }; "                                         \
-    "\\builtin eval \"__execd;$__execd_c\"; "                                                      \
+    "\\builtin eval \"__execd '';$__execd_c\"; "                                                   \
     "{ \\builtin set -- \"$?\"; \\builtin trap - DEBUG ERR RETURN; } >/dev/null 2>&1; "
 #define BASH_DUMP                                                                                  \
     "{ \\builtin printf '__execd_opts() {\\n'; \\builtin set +o; \\builtin printf '}\\n'; "        \
@@ -104,4 +104,12 @@ void session_script_command(struct buf *out, struct str command)
     (void)buf_add_str(out, STR("\n__execd_c="));
     shell_quote(out, command);
     (void)buf_add_char(out, '\n');
+}
+
+const char *long_command_script(bool is_bash)
+{
+    return is_bash ? "IFS= read -r -d '' __execd_c; exec </dev/null; "
+                     "eval \"unset -v __execd_c;$__execd_c\""
+                   : "__execd_c=$(cat; echo x); exec </dev/null; "
+                     "eval \"unset __execd_c;${__execd_c%x}\"";
 }

@@ -16,5 +16,8 @@ void session_script(struct buf *out, bool is_bash, bool has_state, const char *c
                     const char *state_path);
 /* What follows the state on the shell's stdin. */
 void session_script_command(struct buf *out, struct str command);
+/* A `-c` text that runs what is on stdin as if it had been the text: for commands that do not fit
+ * into one argument. */
+const char *long_command_script(bool is_bash);
 /* Single-quoted for a shell. */
 void shell_quote(struct buf *out, struct str s);
