@@ -18,13 +18,13 @@ static const struct json_field image_auth_fields[] = {
 static const struct json_table image_auth_table = {"ImageAuth", sizeof(struct image_auth),
                                                    image_auth_fields};
 
-static const struct json_field image_ref_fields[] = {
-    JSON_FIELD(struct image_ref, uri, "uri", JSON_F_STR, .required = true),
-    JSON_FIELD(struct image_ref, auth, "auth", JSON_F_OBJ, .sub = &image_auth_table),
+static const struct json_field image_spec_fields[] = {
+    JSON_FIELD(struct image_spec, uri, "uri", JSON_F_STR, .required = true),
+    JSON_FIELD(struct image_spec, auth, "auth", JSON_F_OBJ, .sub = &image_auth_table),
     {0},
 };
-static const struct json_table image_ref_table = {"ImageSpec", sizeof(struct image_ref),
-                                                  image_ref_fields};
+static const struct json_table image_spec_table = {"ImageSpec", sizeof(struct image_spec),
+                                                   image_spec_fields};
 
 static const struct json_field platform_fields[] = {
     JSON_FIELD(struct platform_ref, os, "os", JSON_F_STR, .required = true),
@@ -118,7 +118,7 @@ static const struct json_field volume_fields[] = {
 const struct json_table volume_table = {"Volume", sizeof(struct volume), volume_fields};
 
 static const struct json_field create_request_fields[] = {
-    JSON_FIELD(struct create_request, image, "image", JSON_F_OBJ, .sub = &image_ref_table),
+    JSON_FIELD(struct create_request, image, "image", JSON_F_OBJ, .sub = &image_spec_table),
     JSON_FIELD(struct create_request, snapshot_id, "snapshotId", JSON_F_STR,
                .alias = "snapshot_id"),
     JSON_FIELD(struct create_request, platform, "platform", JSON_F_OBJ, .sub = &platform_table),
@@ -170,7 +170,7 @@ const struct json_table sandbox_created_table = {
 
 static const struct json_field sandbox_view_fields[] = {
     JSON_FIELD(struct sandbox_view, id, "id", JSON_F_STR, .required = true),
-    JSON_FIELD(struct sandbox_view, image, "image", JSON_F_OBJ, .sub = &image_ref_table),
+    JSON_FIELD(struct sandbox_view, image, "image", JSON_F_OBJ, .sub = &image_spec_table),
     JSON_FIELD(struct sandbox_view, snapshot_id, "snapshotId", JSON_F_STR, .omit_empty = true),
     JSON_FIELD(struct sandbox_view, platform, "platform", JSON_F_OBJ, .sub = &platform_table),
     JSON_FIELD(struct sandbox_view, status, "status", JSON_F_OBJ, .sub = &sandbox_status_table,

@@ -9,7 +9,7 @@ struct image_auth {
     const char *username, *password;
 };
 
-struct image_ref {
+struct image_spec {
     const char *uri;
     struct image_auth *auth; /* never sent back */
 };
@@ -59,7 +59,7 @@ struct volume {
 };
 
 struct create_request {
-    struct image_ref *image;
+    struct image_spec *image;
     const char *snapshot_id;
     struct platform_ref *platform;
     struct opt_int timeout;
@@ -91,7 +91,7 @@ struct sandbox_created {
 
 struct sandbox_view {
     const char *id;
-    struct image_ref *image; /* uri only */
+    struct image_spec *image; /* uri only */
     const char *snapshot_id;
     struct platform_ref *platform;
     struct sandbox_status *status;

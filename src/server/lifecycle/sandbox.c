@@ -208,7 +208,7 @@ void sandbox_to_view(const struct sandbox *sb, struct arena *a, struct sandbox_v
     if (sb->snapshot_id) {
         v->snapshot_id = arena_strdup(a, sb->snapshot_id);
     } else if (sb->image) {
-        v->image = ARENA_NEW(a, struct image_ref);
+        v->image = ARENA_NEW(a, struct image_spec);
         v->image->uri = arena_strdup(a, sb->image);
     }
     v->platform = to_platform(sb, a);

@@ -143,9 +143,11 @@ static inline int fake_list(struct runtime *rt,
                             void *arg, struct err *e)
 {
     struct fake *f = fake_of(rt);
+    (void)pthread_mutex_lock(&f->lock);
     for (size_t i = 0; i < f->n; i++) {
         fn(f->v[i].id, &f->v[i].st, arg);
     }
+    (void)pthread_mutex_unlock(&f->lock);
     return 0;
 }
 
@@ -164,6 +166,7 @@ static inline int fake_sweep(struct runtime *rt, bool (*is_known)(const char *, 
 {
     struct fake *f = fake_of(rt);
     int n = 0;
+    (void)pthread_mutex_lock(&f->lock);
     for (size_t i = 0; i < f->n;) {
         if (is_known(f->v[i].id, arg)) {
             i++;
@@ -172,6 +175,7 @@ static inline int fake_sweep(struct runtime *rt, bool (*is_known)(const char *, 
             n++;
         }
     }
+    (void)pthread_mutex_unlock(&f->lock);
     return n;
 }
 
