@@ -12,8 +12,8 @@ void problem_done(struct problem *p)
     *p = (struct problem){0};
 }
 
-static void problem_vset(struct problem *p, int status, const char *code, const char *fmt,
-                         va_list ap)
+__attribute__((format(printf, 4, 0))) static void
+problem_vset(struct problem *p, int status, const char *code, const char *fmt, va_list ap)
 {
     problem_done(p);
     p->status = status;
