@@ -1,10 +1,12 @@
 """Requests that two parsers could read differently.
 
 Each case carries a second request where a lenient reader would find one. The server must give one
-answer with the right status, close the connection, and never see the second request.
+answer with the right status, close the connection, and never see the second request. In front of an
+upstream, nothing of it may arrive there.
 """
 
 import os
+import socket
 import threading
 import time
 
@@ -217,6 +219,79 @@ def test_chunked_body_that_nobody_reads(demo, name):
     out = demo.talk(post(TE, BODIES[name], path=b"/nowhere") + EVIL)
     assert statuses(out) == [404]
     assert b"Hello" not in out
+
+
+# ---- in front of an upstream ----
+
+class Recorder:
+    """Accepts, keeps every byte, and answers only a request that asks for /check."""
+
+    def __init__(self):
+        self.listener = socket.create_server(("127.0.0.1", 0))
+        self.port = self.listener.getsockname()[1]
+        self.seen = bytearray()
+        threading.Thread(target=self.accept, daemon=True).start()
+
+    def accept(self):
+        while True:
+            try:
+                s, _ = self.listener.accept()
+            except OSError:
+                return
+            threading.Thread(target=self.serve, args=(s,), daemon=True).start()
+
+    def serve(self, s):
+        with s:
+            while True:
+                try:
+                    piece = s.recv(65536)
+                except OSError:
+                    return
+                if not piece:
+                    return
+                self.seen.extend(piece)
+                if b"/check" in piece:
+                    s.sendall(b"HTTP/1.1 200 OK\r\nContent-Length: 0\r\n\r\n")
+
+
+@pytest.fixture(scope="module")
+def upstream():
+    r = Recorder()
+    yield r
+    r.listener.close()
+
+
+@pytest.fixture(scope="module")
+def proxy(upstream):
+    d = Demo("--upstream", f"127.0.0.1:{upstream.port}")
+    yield d
+    d.stop()
+
+
+def proxied(data):
+    return data.replace(b" /sink ", b" /proxy/sink ").replace(b" /hello ", b" /proxy/hello ")
+
+
+def expect_nothing_through(proxy, upstream, status, data, max_requests):
+    upstream.seen.clear()
+    out = proxy.talk(proxied(data + EVIL))
+    assert statuses(out) == [status], out[:500]
+    # What was forwarded before this one has arrived when it is answered.
+    assert statuses(proxy.talk(get(b"Connection: close\r\n", line=b"GET /proxy/check HTTP/1.1\r\n"))) == [200]
+    assert b"evil" not in upstream.seen
+    assert upstream.seen.count(b" HTTP/1.1\r\n") - upstream.seen.count(b"GET /check ") <= max_requests, upstream.seen
+
+
+@pytest.mark.parametrize("name", HEADS)
+def test_head_through_proxy(proxy, upstream, name):
+    status, data = HEADS[name]
+    expect_nothing_through(proxy, upstream, status, data, 0)
+
+
+@pytest.mark.parametrize("name", BODIES)
+def test_chunked_body_through_proxy(proxy, upstream, name):
+    """The head may have been forwarded before the body turned out to be wrong; nothing else may."""
+    expect_nothing_through(proxy, upstream, 400, chunked(BODIES[name]), 1)
 
 
 # Framed correctly: the second request is the body, or comes after it, but never out of it.
