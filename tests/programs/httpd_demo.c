@@ -20,6 +20,7 @@
 #include "io/loop.h"
 #include "io/pool.h"
 #include "io/timer.h"
+#include "io/tls.h"
 #include "net/url.h"
 
 #include "demo_peer.h"
@@ -37,6 +38,8 @@ struct app {
     const char *ws_client;
     uint64_t ws_max;
     uint64_t head_ms, body_ms, idle_ms;
+    struct io_tls_server_opts tls_opts;
+    struct io_tls_ctx *tls;
 };
 
 /* ---- routes ---- */
@@ -227,10 +230,11 @@ static const struct http_route routes[] = {
 
 static void usage(void)
 {
-    (void)fputs("usage: httpd_demo [--port N] [--loops N] [--upstream IP:PORT [--forwarded]]\n"
-                "                  [--head-ms N] [--body-ms N] [--idle-ms N]\n"
-                "       httpd_demo --ws-client ws://IP:PORT/PATH [--ws-max N]\n",
-                stderr);
+    (void)fputs(
+        "usage: httpd_demo [--port N] [--loops N] [--upstream IP:PORT [--forwarded]]\n"
+        "                  [--head-ms N] [--body-ms N] [--idle-ms N] [--cert PEM --key PEM]\n"
+        "       httpd_demo --ws-client ws://IP:PORT/PATH [--ws-max N]\n",
+        stderr);
     exit(2);
 }
 
@@ -256,7 +260,19 @@ static void set_upstream(struct app *app, const char *text)
 
 static void parse_options(struct app *app, int argc, char **argv)
 {
-    enum { PORT = 1, LOOPS, UPSTREAM, FORWARDED, HEAD_MS, BODY_MS, IDLE_MS, WS_CLIENT, WS_MAX };
+    enum {
+        PORT = 1,
+        LOOPS,
+        UPSTREAM,
+        FORWARDED,
+        HEAD_MS,
+        BODY_MS,
+        IDLE_MS,
+        WS_CLIENT,
+        WS_MAX,
+        CERT,
+        KEY
+    };
     static const struct option options[] = {
         {"port", required_argument, NULL, PORT},
         {"loops", required_argument, NULL, LOOPS},
@@ -267,6 +283,8 @@ static void parse_options(struct app *app, int argc, char **argv)
         {"head-ms", required_argument, NULL, HEAD_MS},
         {"body-ms", required_argument, NULL, BODY_MS},
         {"idle-ms", required_argument, NULL, IDLE_MS},
+        {"cert", required_argument, NULL, CERT},
+        {"key", required_argument, NULL, KEY},
         {0},
     };
     int c;
@@ -299,6 +317,12 @@ static void parse_options(struct app *app, int argc, char **argv)
         case IDLE_MS:
             app->idle_ms = number(optarg);
             break;
+        case CERT:
+            app->tls_opts.cert_file = optarg;
+            break;
+        case KEY:
+            app->tls_opts.key_file = optarg;
+            break;
         default:
             usage();
         }
@@ -313,6 +337,7 @@ static int listen_all(struct app *app)
     const struct http_server_opts so = {.routes = routes,
                                         .app = app,
                                         .pool = app->pool,
+                                        .tls = app->tls,
                                         .head_timeout_ms = app->head_ms,
                                         .body_timeout_ms = app->body_ms,
                                         .idle_timeout_ms = app->idle_ms};
@@ -347,6 +372,15 @@ int main(int argc, char **argv)
     (void)sigaddset(&set, SIGTERM);
     (void)sigaddset(&set, SIGINT);
     must(pthread_sigmask(SIG_BLOCK, &set, NULL) == 0);
+    struct err e = {0};
+    if (app.tls_opts.cert_file) {
+        app.tls_opts.alpn = "http/1.1";
+        app.tls = io_tls_server_new(&app.tls_opts, &e);
+        if (!app.tls) {
+            (void)fprintf(stderr, "httpd_demo: %s\n", e.msg);
+            return 1;
+        }
+    }
     app.group = io_group_new(app.n_loops);
     app.pool = io_pool_new("demo", 4, 64);
     if (listen_all(&app) < 0) {
@@ -363,5 +397,8 @@ int main(int argc, char **argv)
     }
     io_pool_free(app.pool);
     io_group_free(app.group);
+    if (app.tls) {
+        io_tls_ctx_unref(app.tls);
+    }
     return 0;
 }
