@@ -39,8 +39,8 @@ static uint32_t sha1_f(unsigned round, uint32_t b, uint32_t c, uint32_t d)
 static void sha1_block(struct sha1 *s, const uint8_t *p)
 {
     uint32_t w[80];
-    for (unsigned i = 0; i < 16; i++) {
-        w[i] = load_be32(p + 4u * i);
+    for (size_t i = 0; i < 16; i++) {
+        w[i] = load_be32(p + 4 * i);
     }
     for (unsigned i = 16; i < 80; i++) {
         w[i] = rotl(w[i - 3] ^ w[i - 8] ^ w[i - 14] ^ w[i - 16], 1);
@@ -95,7 +95,7 @@ void sha1_done(struct sha1 *s, uint8_t out[SHA1_LEN])
         sha1_add(s, (struct str){"\0", 1});
     }
     sha1_add(s, (struct str){(const char *)tail, sizeof(tail)});
-    for (unsigned i = 0; i < 5; i++) {
-        store_be32(out + 4u * i, s->h[i]);
+    for (size_t i = 0; i < 5; i++) {
+        store_be32(out + 4 * i, s->h[i]);
     }
 }

@@ -32,7 +32,6 @@ struct http_client *http_client_new(struct io_loop *l, const struct http_client_
     }
     list_init(&cl->calls);
     list_init(&cl->deferred);
-    list_init(&cl->spare);
     cl->read_buf = xmalloc(HTTP_READ_CHUNK);
     return cl;
 }
@@ -56,8 +55,9 @@ void http_client_free(struct http_client *cl)
     }
     http_client_forget(cl, STR(""));
     map_done(&cl->pools);
-    while ((n = list_pop_front(&cl->spare))) {
-        struct http_call *c = list_entry(n, struct http_call, link);
+    while (cl->spare) {
+        struct http_call *c = cl->spare;
+        cl->spare = c->next_spare;
         buf_done(&c->head);
         free(c);
     }
@@ -69,10 +69,9 @@ void http_client_free(struct http_client *cl)
 
 static struct http_call *call_new(struct http_client *cl)
 {
-    struct list *n = list_pop_front(&cl->spare);
-    struct http_call *c;
-    if (n) {
-        c = list_entry(n, struct http_call, link);
+    struct http_call *c = cl->spare;
+    if (c) {
+        cl->spare = c->next_spare;
         cl->n_spare--;
         struct buf head = c->head;
         memset(c, 0, sizeof(*c));
@@ -98,7 +97,8 @@ static void call_free(struct http_call *c)
     buf_done(&c->out);
     if (cl->n_spare < MAX_SPARE && c->head.cap <= SPARE_HEAD_MAX && !cl->dead) {
         cl->n_spare++;
-        list_push_front(&cl->spare, &c->link);
+        c->next_spare = cl->spare;
+        cl->spare = c;
         return;
     }
     buf_done(&c->head);

@@ -92,20 +92,17 @@ static bool has_unsent(const struct http_call *c)
  * more body, or for being resumed. */
 void client_call_timer(struct http_call *c)
 {
+    bool sent_all = client_call_sent_all(c);
     uint64_t ms = 0;
     if (!c->conn) {
         return; /* connecting has its own */
     }
-    if (c->paused) {
-        ms = 0;
-    } else if (c->recv != RECV_HEAD) {
-        ms = c->idle_timeout_ms;
-    } else if (client_call_sent_all(c)) {
+    if (c->recv == RECV_HEAD && sent_all && !c->paused) {
         if (c->head_timeout_ms && io_timer_armed(&c->timer) && c->got_bytes) {
             return; /* a head that trickles in does not extend its time */
         }
         ms = c->head_timeout_ms;
-    } else if (has_unsent(c)) {
+    } else if (!c->paused && (c->recv != RECV_HEAD || has_unsent(c))) {
         ms = c->idle_timeout_ms;
     }
     if (ms) {

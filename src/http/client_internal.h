@@ -22,10 +22,10 @@ struct io_tls_op;
 struct http_client {
     struct io_loop *loop;
     struct http_client_opts opts;
-    struct map pools;     /* key -> struct client_pool */
-    struct list calls;    /* http_call.link */
-    struct list deferred; /* http_call.deferred_link */
-    struct list spare;    /* http_call.link: finished ones, for the next call */
+    struct map pools;        /* key -> struct client_pool */
+    struct list calls;       /* http_call.link */
+    struct list deferred;    /* http_call.deferred_link */
+    struct http_call *spare; /* finished ones, for the next call */
     size_t n_spare;
     bool defer_pending, dead;
     char *read_buf; /* HTTP_READ_CHUNK, shared: nothing stays in it between two events */
@@ -56,6 +56,7 @@ enum call_recv { RECV_HEAD, RECV_LENGTH, RECV_CHUNKED, RECV_EOF, RECV_DONE };
 
 struct http_call {
     struct list link, deferred_link;
+    struct http_call *next_spare;
     struct http_client *client;
     struct client_pool *pool;
     struct client_conn *conn;

@@ -142,8 +142,8 @@ static void format_switch(const struct h1_header *h, size_t n, struct buf *out)
  * ahead of what the upstream says. */
 static void tunnel(struct http_proxy *p, const struct h1_header *h, size_t n)
 {
-    struct buf from_client = BUF_INIT(2 * HTTP_READ_CHUNK);
-    struct buf from_upstream = BUF_INIT(2 * HTTP_MAX_HEAD + HTTP_READ_CHUNK);
+    struct buf from_client = BUF_INIT((size_t)2 * HTTP_READ_CHUNK);
+    struct buf from_upstream = BUF_INIT((size_t)2 * HTTP_MAX_HEAD + HTTP_READ_CHUNK);
     format_switch(h, n, &from_upstream);
     struct io_stream *client = http_req_take_stream(p->req, &from_client);
     if (client) {

@@ -4,7 +4,7 @@
  *   CLOSING   we have sent Close and wait for the peer's; messages are still read
  *   LINGER    on_close has been called: what is queued goes out, what comes is dropped, until the
  *             peer has closed or HTTP_WS_CLOSE_MS have passed
- *   DEAD      the stream is gone; the memory goes with the last reference
+ *   DEAD      the stream is gone; the memory goes when this turn is over
  *
  * on_close is called when the outcome is known, not when the socket is gone: the user has nothing
  * to wait for in LINGER. Callbacks come from events, timers and deferred work, never from inside a
@@ -36,7 +36,6 @@ struct ws_conn {
     struct outq out;
     struct buf in;              /* read, but not handled while paused */
     struct io_timer ping, idle; /* idle is also the deadline of CLOSING and LINGER */
-    unsigned n_refs;
     bool is_server, paused, blocked, was_full, broken, scheduled, half_closed;
 };
 
@@ -44,19 +43,13 @@ static void on_event(struct io_stream *s, unsigned events, void *arg);
 
 /* ---- life ---- */
 
-static void ws_unref(struct ws_conn *ws)
+static void ws_free(void *arg)
 {
-    if (--ws->n_refs == 0) {
-        free(ws);
-    }
+    free(arg);
 }
 
-static void unref_later(void *arg)
-{
-    ws_unref(arg);
-}
-
-/* Everything but the memory goes; callers further up still look at the state. */
+/* Everything but the memory goes: that stays until this turn is over, because callers further up,
+ * and work deferred before this, still look at the state. */
 static void die(struct ws_conn *ws)
 {
     if (ws->state == WS_DEAD) {
@@ -73,7 +66,7 @@ static void die(struct ws_conn *ws)
     outq_done(&ws->out);
     buf_done(&ws->in);
     ws_reader_done(&ws->reader);
-    io_defer(ws->loop, unref_later, ws);
+    io_defer(ws->loop, ws_free, ws);
 }
 
 static void want(struct ws_conn *ws)
@@ -93,8 +86,8 @@ static void flush(struct ws_conn *ws)
     }
 }
 
-/* In LINGER: once all is out our side is closed, and the peer's end is awaited. Closing the socket at
- * once could reset it while our Close frame is still under way. */
+/* In LINGER: once all is out our side is closed, and the peer's end is awaited. Closing the socket
+ * at once could reset it while our Close frame is still under way. */
 static void linger_step(struct ws_conn *ws)
 {
     if (ws->broken) {
@@ -116,7 +109,6 @@ static void finish(struct ws_conn *ws, unsigned code, struct str reason)
     ws->state = WS_LINGER;
     io_timer_stop(&ws->ping);
     io_timer_start(&ws->idle, HTTP_WS_CLOSE_MS);
-    ws->n_refs++;
     if (ws->ops.on_close) {
         ws->ops.on_close(ws, code, reason, ws->arg);
     }
@@ -126,18 +118,15 @@ static void finish(struct ws_conn *ws, unsigned code, struct str reason)
     if (ws->state == WS_LINGER) {
         want(ws);
     }
-    ws_unref(ws);
 }
 
 /* The connection is of no use any more: no farewell. */
 static void lost(struct ws_conn *ws)
 {
     if (ws->state < WS_LINGER) {
-        ws->n_refs++;
         ws->broken = true;
         finish(ws, 1006, STR_NULL);
         die(ws);
-        ws_unref(ws);
     } else {
         die(ws);
     }
@@ -171,14 +160,12 @@ static void run_scheduled(void *arg)
     if (ws->state != WS_DEAD) {
         want(ws);
     }
-    ws_unref(ws);
 }
 
 static void schedule(struct ws_conn *ws)
 {
     if (!ws->scheduled && ws->state != WS_DEAD) {
         ws->scheduled = true;
-        ws->n_refs++;
         io_defer(ws->loop, run_scheduled, ws);
     }
 }
@@ -255,7 +242,7 @@ static void send_close(struct ws_conn *ws, unsigned code, struct str reason)
 {
     char payload[125] = {(char)(code >> 8), (char)code};
     size_t n = utf8_floor(reason, MIN(reason.n, sizeof(payload) - 2));
-    if (n > 0) {
+    if (reason.p && n > 0) {
         memcpy(payload + 2, reason.p, n);
     }
     send_frame(ws, WS_CLOSE, str_n(payload, code == 1005 ? 0 : 2 + n));
@@ -296,9 +283,9 @@ void ws_abort(struct ws_conn *ws)
 static void on_peer_close(struct ws_conn *ws, const struct ws_event *ev)
 {
     char reason[125];
-    size_t n = ev->data.n;
+    size_t n = ev->data.p ? MIN(ev->data.n, sizeof(reason)) : 0;
     if (n > 0) {
-        memcpy(reason, ev->data.p, n);
+        memcpy(reason, ev->data.p, n); /* the frame's memory does not outlive what follows */
     }
     if (ws->state == WS_OPEN) {
         send_close(ws, ev->code, STR_NULL);
@@ -402,7 +389,6 @@ static void read_some(struct ws_conn *ws)
 static void on_event(struct io_stream *s, unsigned events, void *arg)
 {
     struct ws_conn *ws = arg;
-    ws->n_refs++;
     if ((events & IO_WRITABLE) && ws->blocked) {
         flush(ws);
         if (ws->broken) {
@@ -419,7 +405,6 @@ static void on_event(struct io_stream *s, unsigned events, void *arg)
     if (ws->state != WS_DEAD) {
         want(ws);
     }
-    ws_unref(ws);
 }
 
 void ws_pause(struct ws_conn *ws)
@@ -468,7 +453,6 @@ struct ws_conn *ws_conn_new(struct io_stream *take_s, bool is_server, const stru
     ws->stream = take_s;
     ws->loop = io_stream_loop(take_s);
     ws->is_server = is_server;
-    ws->n_refs = 1;
     ws->ops = *ops;
     ws->arg = arg;
     ws->opts = o ? *o : (struct ws_opts){0};

@@ -79,7 +79,7 @@ struct ws_conn *ws_accept(struct http_req *req, const struct ws_opts *o, const s
         refuse(req, status, complaint);
         return NULL;
     }
-    struct buf head = BUF_INIT(2 * HTTP_MAX_HEAD), early = BUF_INIT(HTTP_WS_MAX_EARLY);
+    struct buf head = BUF_INIT((size_t)2 * HTTP_MAX_HEAD), early = BUF_INIT(HTTP_WS_MAX_EARLY);
     struct ws_conn *ws = NULL;
     format_accept(req, o ? o->subprotocol : NULL, &head);
     struct io_stream *s = http_req_take_stream(req, &early);
