@@ -162,11 +162,9 @@ static void on_event(const struct store_event *ev, const struct sandbox *sb, voi
 /* ---- start ---- */
 static struct runtime *runtime_new(const struct config *cfg, struct err *e)
 {
-#ifdef HAVE_RUNTIME_OCI
     if (!strcmp(cfg->runtime.type, "oci")) {
         return runtime_oci_new(cfg, e);
     }
-#endif
     (void)err_set(e, ERR_UNSUPPORTED, "this build has no runtime \"%s\"", cfg->runtime.type);
     return NULL;
 }

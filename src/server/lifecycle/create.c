@@ -279,13 +279,11 @@ static int join(struct lifecycle *lc, struct sandbox *sb, const struct create_pl
 
 static struct sandbox *record_make(struct lifecycle *lc, const struct caller *c,
                                    const struct create_plan *plan, const char *idem_key,
-                                   struct store_sandbox *row, char id[UUID_LEN + 1],
-                                   char token[EGRESS_TOKEN_LEN + 1])
+                                   struct store_sandbox *row, char token[EGRESS_TOKEN_LEN + 1])
 {
-    rand_uuid(id);
     int64_t now = clock_wall_us();
     *row = (struct store_sandbox){
-        .id = id,
+        .id = plan->spec.id,
         .owner = c->owner,
         .runtime = lc->rt->ops->name,
         .state = sandbox_state_name(SB_PENDING),
@@ -322,10 +320,9 @@ static int record(struct lifecycle *lc, const struct caller *c, struct create_pl
                   const char *idem_key, struct create_waiter *w, struct problem *p)
 {
     cleanup_(plan_free) struct create_plan *plan = take_plan;
-    char id[UUID_LEN + 1], token[EGRESS_TOKEN_LEN + 1];
+    char token[EGRESS_TOKEN_LEN + 1];
     struct store_sandbox row;
-    cleanup_(sandbox_unref) struct sandbox *sb =
-        record_make(lc, c, plan, idem_key, &row, id, token);
+    cleanup_(sandbox_unref) struct sandbox *sb = record_make(lc, c, plan, idem_key, &row, token);
     struct store_event ev = event_make(sb, c, "create", "CONTAINER_STARTING", "");
     struct err e = {0};
     /* Memory first: two creates with one key meet here, and the loser joins without a row of its
@@ -367,6 +364,9 @@ int lifecycle_create(struct lifecycle *lc, const struct caller *c, struct create
         return problem_set(p, 404, "SNAPSHOT::NOT_FOUND", "there is no snapshot %.64s",
                            plan->snapshot_id);
     }
+    char id[UUID_LEN + 1];
+    rand_uuid(id);
+    plan->spec.id = id;
     if (lc->rt->ops->check(lc->rt, &plan->spec, &e) < 0) {
         return problem_err(p, 0, CODE_INVALID, &e);
     }

@@ -11,35 +11,37 @@ DEFINE_CLEANUP(struct sandbox *, sandbox_unref)
 struct transition {
     enum sandbox_op op;
     enum sandbox_state from, during, to;
-    const char *type, *during_reason, *reason;
+    const char *type, *during_type, *during_reason, *reason;
     const char *conflict, *failed; /* error codes */
     const char *want;              /* for the message */
 };
 
 static const struct transition pausing = {
-    OP_PAUSE,
-    SB_RUNNING,
-    SB_PAUSING,
-    SB_PAUSED,
-    "paused",
-    "PAUSING",
-    "CONTAINER_PAUSED",
-    "DOCKER::SANDBOX_NOT_RUNNING",
-    "DOCKER::SANDBOX_PAUSE_FAILED",
-    "running",
+    .op = OP_PAUSE,
+    .from = SB_RUNNING,
+    .during = SB_PAUSING,
+    .to = SB_PAUSED,
+    .type = "paused",
+    .during_type = "pausing",
+    .during_reason = "PAUSING",
+    .reason = "CONTAINER_PAUSED",
+    .conflict = "DOCKER::SANDBOX_NOT_RUNNING",
+    .failed = "DOCKER::SANDBOX_PAUSE_FAILED",
+    .want = "running",
 };
 
 static const struct transition resuming = {
-    OP_RESUME,
-    SB_PAUSED,
-    SB_RESUMING,
-    SB_RUNNING,
-    "resumed",
-    "RESUMING",
-    "CONTAINER_RUNNING",
-    "DOCKER::SANDBOX_NOT_PAUSED",
-    "DOCKER::SANDBOX_RESUME_FAILED",
-    "paused",
+    .op = OP_RESUME,
+    .from = SB_PAUSED,
+    .during = SB_RESUMING,
+    .to = SB_RUNNING,
+    .type = "resumed",
+    .during_type = "resuming",
+    .during_reason = "RESUMING",
+    .reason = "CONTAINER_RUNNING",
+    .conflict = "DOCKER::SANDBOX_NOT_PAUSED",
+    .failed = "DOCKER::SANDBOX_RESUME_FAILED",
+    .want = "paused",
 };
 
 static int runtime_do(struct lifecycle *lc, struct sandbox *sb, enum sandbox_op op, struct err *e)
@@ -74,7 +76,7 @@ static int run(struct lifecycle *lc, struct sandbox *sb, const struct caller *c,
                            sandbox_state_name(state), t->want);
     }
     FAULT_POINT(t->op == OP_PAUSE ? "server.pause.begin" : "server.resume.begin");
-    if (change_state(lc, sb, c, t->during, t->during_reason, t->during_reason, "", &e) < 0) {
+    if (change_state(lc, sb, c, t->during, t->during_type, t->during_reason, "", &e) < 0) {
         return problem_err(p, 0, t->failed, &e);
     }
     FAULT_POINT(t->op == OP_PAUSE ? "server.pause.recorded" : "server.resume.recorded");

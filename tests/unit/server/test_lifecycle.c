@@ -47,8 +47,8 @@ static void from_create_to_delete(void **state)
     struct err e = {0};
     size_t n = 0;
     assert_int_equal(store_event_list(w.store, &a, id, 50, &v, &n, &e), 0);
-    static const char *const types[] = {"create",   "running", "PAUSING",  "paused",
-                                        "RESUMING", "resumed", "stopping", "deleted"};
+    static const char *const types[] = {"create",   "running", "pausing",  "paused",
+                                        "resuming", "resumed", "stopping", "deleted"};
     assert_int_equal(n, 8);
     for (size_t i = 0; i < n; i++) {
         assert_string_equal(v[i].type, types[i]);
