@@ -199,16 +199,11 @@ static const struct flag *flag_find(struct str name)
     return NULL;
 }
 
+/* "reexec" has been dealt with before we got here. */
 static int clone3_mode(struct execd_config *c, const char *value, struct err *e)
 {
-    struct str v = str_from(value);
-    bool on = false;
-    if (str_eq(v, STR("reexec"))) {
-        c->clone3_compat = c->clone3_reexec = true;
-    } else if (v.n && parse_bool(v, &on) < 0) {
+    if (value && *value && parse_bool(str_from(value), &c->clone3_compat) < 0) {
         return err_set(e, ERR_INVALID, "EXECD_CLONE3_COMPAT: expected a boolean or \"reexec\"");
-    } else if (v.n) {
-        c->clone3_compat = on;
     }
     return 0;
 }

@@ -37,7 +37,7 @@ struct execd_config {
     const char *envs_path; /* EXECD_ENVS, or NULL */
     const char *tmp_dir;   /* TMPDIR or /tmp */
     const char *log_file;  /* EXECD_LOG_FILE, or NULL */
-    bool clone3_compat, clone3_reexec;
+    bool clone3_compat;
 };
 
 enum config_result { CONFIG_RUN, CONFIG_HELP, CONFIG_VERSION, CONFIG_BAD };

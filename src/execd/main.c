@@ -31,22 +31,20 @@ static void start_log(const struct execd_config *c)
     log_init(c->log_level, LOG_JSON, fd);
 }
 
-/* The filter is inherited; after a re-exec it has been there from the program's first instruction.
- */
-static int refuse_clone3(const struct execd_config *c, char *const *argv, struct err *e)
+/* EXECD_CLONE3_COMPAT=reexec: the filter is inherited, and has then been there from the program's
+ * first instruction. Comes before anything is taken from the environment or the descriptors. */
+static int refuse_clone3_and_restart(char *const *argv, struct err *e)
 {
-    if (!c->clone3_compat) {
+    const char *mode = getenv("EXECD_CLONE3_COMPAT");
+    if (!mode || strcmp(mode, "reexec") != 0) {
         return 0;
     }
     if (clone3_refuse(e) < 0) {
         return -1;
     }
-    if (c->clone3_reexec) {
-        (void)unsetenv("EXECD_CLONE3_COMPAT"); /* cannot fail for a valid name */
-        (void)execv("/proc/self/exe", argv);
-        return err_sys(e, errno, "EXECD_CLONE3_COMPAT=reexec");
-    }
-    return 0;
+    (void)unsetenv("EXECD_CLONE3_COMPAT"); /* cannot fail for a valid name */
+    (void)execv("/proc/self/exe", argv);
+    return err_sys(e, errno, "EXECD_CLONE3_COMPAT=reexec");
 }
 
 static int serve(struct execd *x)
@@ -64,12 +62,12 @@ static int serve(struct execd *x)
     return status;
 }
 
-static int run(struct execd_config *cfg, char *const *argv)
+static int run(struct execd_config *cfg)
 {
     start_log(cfg);
     struct err e = {0};
     struct execd *x = NULL;
-    if (refuse_clone3(cfg, argv, &e) == 0) {
+    if (!cfg->clone3_compat || clone3_refuse(&e) == 0) {
         x = execd_new(cfg, &e);
     }
     if (!x) {
@@ -85,6 +83,10 @@ int main(int argc, char **argv)
 {
     struct execd_config cfg;
     struct err e = {0};
+    if (refuse_clone3_and_restart(argv, &e) < 0) {
+        fprintf(stderr, "execd: %s\n", e.msg);
+        return 1;
+    }
     if (argc > 1 && strcmp(argv[1], "init") == 0) {
         init_prepare_environment();
     }
@@ -101,5 +103,5 @@ int main(int argc, char **argv)
     case CONFIG_RUN:
         break;
     }
-    return run(&cfg, argv);
+    return run(&cfg);
 }
