@@ -12,7 +12,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);
 
 static bool inside(struct str part, struct str whole)
 {
-    return !part.p || (part.p >= whole.p && part.p + part.n <= whole.p + whole.n);
+    return part.n == 0 || (part.p >= whole.p && part.p + part.n <= whole.p + whole.n);
 }
 
 /* decode(encode(x)) is x, and what is encoded is visible ASCII without delimiters. */
