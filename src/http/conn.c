@@ -397,6 +397,7 @@ static bool finish(struct http_conn *c)
 static bool step_request(struct http_conn *c)
 {
     struct http_req *req = c->req;
+    must(req); /* in this state there is one */
     if (body_wanted(req) && !c->broken) {
         body_pump(req);
         if (c->state == CONN_CLOSED || req->taken) {
@@ -431,6 +432,7 @@ static void settle(struct http_conn *c)
     unsigned want = outq_empty(&c->out) ? 0 : IO_WRITABLE;
     enum conn_wait wait = WAIT_NONE;
     bool watch_hup = false;
+    must(req || c->state != CONN_REQUEST);
     if (c->state != CONN_REQUEST) {
         want |= IO_READABLE;
         wait = c->state == CONN_LINGER ? WAIT_LINGER : req ? WAIT_HEAD : WAIT_IDLE;

@@ -40,7 +40,7 @@ struct http_server *http_server_new(struct io_loop *l, const struct http_server_
     s->opts.max_connections = or_default(o->max_connections, HTTP_MAX_CONNECTIONS);
     s->router = http_router_new(o->routes);
     s->n_refs = 1;
-    buf_init(&s->head, 2 * HTTP_MAX_HEAD);
+    buf_init(&s->head, (size_t)2 * HTTP_MAX_HEAD);
     list_init(&s->conns);
     list_init(&s->listeners);
     list_init(&s->handshakes);

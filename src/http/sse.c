@@ -17,7 +17,7 @@ bool sse_send_bare(struct http_req *req, struct str json)
     char small[2048];
     if (json.n + 2 <= sizeof(small)) { /* one chunk, not two */
         memcpy(small, json.p, json.n);
-        memcpy(small + json.n, "\n\n", 2);
+        small[json.n] = small[json.n + 1] = '\n';
         return http_resp_write(req, str_n(small, json.n + 2));
     }
     (void)http_resp_write(req, json); /* the answer that counts is the last one */
