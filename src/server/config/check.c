@@ -1,6 +1,7 @@
 /* What the option table cannot say: defaults that depend on each other, and rules across keys. */
 
 #include <arpa/inet.h>
+#include <limits.h>
 #include <unistd.h>
 
 #include "base/num.h"
@@ -10,6 +11,20 @@
 static bool blank(const char *s)
 {
     return !s || str_trim(str_from(s)).n == 0;
+}
+
+/* The execd that was built or installed with this server: in its own directory, or in libexec. */
+static const char *find_execd(struct arena *a)
+{
+    char self[PATH_MAX];
+    ssize_t n = readlink("/proc/self/exe", self, sizeof(self));
+    ptrdiff_t slash = n > 0 ? str_rfind(str_n(self, (size_t)n), '/') : -1;
+    if (slash < 0) {
+        return "execd";
+    }
+    const char *beside = arena_printf(a, "%.*s/execd", (int)slash, self);
+    const char *libexec = arena_printf(a, "%.*s/../libexec/opensandbox/execd", (int)slash, self);
+    return access(beside, R_OK) < 0 && access(libexec, R_OK) == 0 ? libexec : beside;
 }
 
 static void derive_paths(struct config *c)
@@ -29,6 +44,9 @@ static void derive_paths(struct config *c)
     }
     if (blank(c->oci.root)) {
         c->oci.root = arena_printf(a, "%s/oci", c->server.data_dir);
+    }
+    if (blank(c->oci.execd)) {
+        c->oci.execd = find_execd(a);
     }
 }
 
