@@ -13,7 +13,7 @@ struct arena {
     size_t used, max; /* bytes handed out; max 0 means ARENA_DEFAULT_MAX */
 };
 
-#define ARENA_DEFAULT_MAX (64u << 20)
+#define ARENA_DEFAULT_MAX (64u << 20) /* limit: bytes of one arena, unless it says otherwise */
 
 void arena_done(struct arena *a);
 static inline void arena_done_cleanup(struct arena *a)

@@ -24,7 +24,7 @@ enum err_code {
     ERR__COUNT
 };
 
-#define ERR_MSG_MAX 512
+#define ERR_MSG_MAX 512 /* limit: bytes of an error message; longer ones are cut */
 
 struct err {
     enum err_code code;

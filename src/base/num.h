@@ -13,7 +13,7 @@ int parse_i64(struct str s, int64_t *ret);              /* optional single '-' *
 int parse_u32(struct str s, uint32_t *ret);
 int parse_port(struct str s, uint16_t *ret);            /* 1..65535, no leading zero */
 /* JSON number grammar; -ERANGE also for texts longer than PARSE_DOUBLE_MAX_LEN. */
-#define PARSE_DOUBLE_MAX_LEN 511
+#define PARSE_DOUBLE_MAX_LEN 511 /* limit: characters of a decimal number */
 int parse_double(struct str s, double *ret);
 int parse_bool(struct str s, bool *ret);                /* true false 1 0 yes no on off, any case */
 /* Go-style duration "1h30m", "500ms", "2s" (also a bare "0") in milliseconds, rounded up. No sign. */

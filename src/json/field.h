@@ -111,7 +111,7 @@ struct json_issue {
     const char *msg;  /* "expected string" */
 };
 
-#define JSON_MAX_ISSUES 32
+#define JSON_MAX_ISSUES 32 /* limit: violations reported of one request */
 
 struct json_issues {
     size_t n;

@@ -12,8 +12,8 @@
 
 struct json;
 
-#define JSON_MAX_DEPTH 64
-#define JSON_MAX_NODES (1u << 20) /* values in one text */
+#define JSON_MAX_DEPTH 64         /* limit: nesting of JSON, TOML and YAML */
+#define JSON_MAX_NODES (1u << 20) /* limit: values in one JSON text */
 
 /* ---- reading ---- */
 /* The whole text is one value (surrounding white space allowed). Depth at most JSON_MAX_DEPTH,

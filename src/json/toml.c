@@ -18,8 +18,6 @@
 #include "base/utf8.h"
 #include "json/toml_lex.h"
 
-#define TOML_MAX_TEXT (1u << 20)
-#define TOML_MAX_KEY 1024u       /* bytes of one part of a key */
 #define TOML_MAX_LINES_PATH 512u /* longer paths are not recorded in `lines` */
 
 enum { DECLARED = 1, OF_TABLES = 2, FROZEN = 4, SECTION_SHIFT = 3 };

@@ -11,7 +11,6 @@
 #include "base/must.h"
 #include "json/yaml_scalar.h"
 
-#define YAML_MAX_TEXT (4u << 20)
 #define TAG_PREFIX "tag:yaml.org,2002:"
 
 struct anchor {

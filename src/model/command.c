@@ -9,7 +9,7 @@ static const struct json_field request_fields[] = {
     JSON_FIELD(struct command_request, timeout, "timeout", JSON_F_INT),
     JSON_FIELD(struct command_request, uid, "uid", JSON_F_INT, .min = 0, .max = UINT32_MAX),
     JSON_FIELD(struct command_request, gid, "gid", JSON_F_INT, .min = 0, .max = UINT32_MAX),
-    JSON_FIELD(struct command_request, envs, "envs", JSON_F_STR_MAP),
+    JSON_FIELD(struct command_request, envs, "envs", JSON_F_STR_MAP, .max_len = COMMAND_MAX_ENVS),
     {0},
 };
 const struct json_table command_request_table = {

@@ -3,6 +3,8 @@
 
 #include "json/field.h"
 
+#define COMMAND_MAX_ENVS 4096 /* limit: variables that one command brings along: 400 */
+
 struct command_request {
     const char *command;
     const char *cwd;
