@@ -12,7 +12,16 @@
 #include "base/num.h"
 #include "execd/limits.h"
 
-enum flag_kind { FLAG_TEXT, FLAG_PORT, FLAG_FD, FLAG_MS, FLAG_LEVEL, FLAG_SWITCH, FLAG_CGROUP };
+enum flag_kind {
+    FLAG_TEXT,
+    FLAG_PORT,
+    FLAG_FD,
+    FLAG_MS,
+    FLAG_BYTES,
+    FLAG_LEVEL,
+    FLAG_SWITCH,
+    FLAG_CGROUP
+};
 
 struct flag {
     const char *name;
@@ -49,6 +58,10 @@ static const struct flag flags[] = {
     {"exit-with-entrypoint", FLAG_SWITCH, SIZE_MAX, NULL, true, "end with it (the default)"},
     {"entrypoint-log", FLAG_FD, AT(entrypoint_log_fd), NULL, true,
      "descriptor for the entrypoint's stdout and stderr"},
+    {"entrypoint-log2", FLAG_FD, AT(entrypoint_log2_fd), NULL, true,
+     "descriptor to change to when that one is full, and back"},
+    {"entrypoint-log-max", FLAG_BYTES, AT(entrypoint_log_max), NULL, true,
+     "size of each (a time is then put in front of every line); 0: no end"},
     {"log-dir", FLAG_TEXT, AT(log_dir), NULL, true, "or a directory for entrypoint.log"},
 };
 
@@ -152,6 +165,16 @@ static int set_ms(struct execd_config *c, const struct flag *f, struct str value
     return 0;
 }
 
+static int set_bytes(struct execd_config *c, const struct flag *f, struct str value)
+{
+    uint64_t bytes;
+    if (parse_quantity_bytes(value, &bytes) < 0 || bytes > INT64_MAX) {
+        return -EINVAL;
+    }
+    *(int64_t *)(void *)((char *)c + f->offset) = (int64_t)bytes;
+    return 0;
+}
+
 static int set_switch(struct execd_config *c, const struct flag *f, const char *value)
 {
     bool on = true;
@@ -185,6 +208,8 @@ static int flag_set(struct execd_config *c, const struct flag *f, const char *va
         return set_fd((int *)(void *)((char *)c + f->offset), str_from(value));
     case FLAG_MS:
         return set_ms(c, f, str_from(value));
+    case FLAG_BYTES:
+        return set_bytes(c, f, str_from(value));
     }
     return -EINVAL;
 }
@@ -302,6 +327,7 @@ enum config_result config_parse(struct execd_config *c, int argc, char *const *a
         .listen_fd = -1,
         .notify_fd = -1,
         .entrypoint_log_fd = -1,
+        .entrypoint_log2_fd = -1,
         .stop_grace_ms = EXECD_STOP_GRACE_MS,
         .init = argc > 1 && str_eq(str_from(argv[1]), STR("init")),
     };

@@ -29,9 +29,11 @@ struct execd_config {
 
     /* init mode */
     bool init, keep;
-    int entrypoint_log_fd;   /* its stdout and stderr, or -1: ours */
-    const char *log_dir;     /* or a file entrypoint.log in this directory, or NULL */
-    char *const *entrypoint; /* NULL-terminated argv, NULL: none */
+    int entrypoint_log_fd;      /* its stdout and stderr, or -1: ours */
+    int entrypoint_log2_fd;     /* the file to change to when that one is full, or -1 */
+    int64_t entrypoint_log_max; /* bytes of one of them; 0: written as it comes, without end */
+    const char *log_dir;        /* or a file entrypoint.log in this directory, or NULL */
+    char *const *entrypoint;    /* NULL-terminated argv, NULL: none */
 
     /* environment */
     const char *envs_path; /* EXECD_ENVS, or NULL */

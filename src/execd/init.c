@@ -13,6 +13,7 @@
 #include "base/fd.h"
 #include "base/log.h"
 #include "base/must.h"
+#include "execd/entrylog.h"
 #include "execd/notify.h"
 #include "execd/oom.h"
 #include "execd/stop.h"
@@ -23,6 +24,7 @@
 struct init {
     struct execd *x;
     struct io_child *child; /* NULL: not started, or over */
+    struct entry_log *log;  /* of its output, or NULL: not kept by us */
     uint64_t oom_at_start;
     int status;
 };
@@ -54,6 +56,7 @@ static void on_entrypoint_exit(struct io_child *c, const struct io_child_status 
     int signo = st->end == IO_CHILD_EXITED ? 0 : st->signal;
     int status = signo ? 128 + signo : st->code;
     bool oom = oom_was_cause(&x->oom, in->oom_at_start, st);
+    entry_log_flush(in->log);
     notify_entrypoint_exited(x->cfg.notify_fd, io_child_pid(c), status, signo, oom);
     log_info("entrypoint ended", LOG_I("status", status), LOG_I("oom", oom));
     io_child_free(take_ptr(&in->child));
@@ -87,10 +90,21 @@ static struct io_child_fd inherited(const struct execd *x, int fd)
     return (struct io_child_fd){IO_STDIO_FD, open ? fd : x->null_fd};
 }
 
+/* Kept by us, with times and within a size. */
+static void start_log(struct init *in)
+{
+    const struct execd_config *c = &in->x->cfg;
+    int fds[] = {c->entrypoint_log_fd, c->entrypoint_log2_fd};
+    if (fds[0] >= 0 && c->entrypoint_log_max > 0) {
+        in->log = entry_log_new(fds, fds[1] >= 0 ? 2 : 1, (uint64_t)c->entrypoint_log_max);
+    }
+}
+
 static int spawn(struct init *in)
 {
     struct execd *x = in->x;
-    cleanup_close int log_fd = open_log(&x->cfg);
+    start_log(in);
+    cleanup_close int log_fd = in->log ? -1 : open_log(&x->cfg);
     struct io_child_opts o = {
         .path = x->cfg.entrypoint[0],
         .argv = (const char *const *)x->cfg.entrypoint,
@@ -103,8 +117,15 @@ static int spawn(struct init *in)
         .cgroup_procs = x->cfg.workload_procs,
         .oom_score_adj = x->oom_score_adj,
     };
+    if (in->log) {
+        o.out = o.err = (struct io_child_fd){IO_STDIO_PIPE, -1};
+    }
     int r = 0;
     in->child = io_child_spawn(x->loop, &o, on_entrypoint_exit, in, &r);
+    if (in->child && in->log) {
+        entry_log_follow(in->log, io_child_take_stdout(in->child));
+        entry_log_follow(in->log, io_child_take_stderr(in->child));
+    }
     return r;
 }
 
@@ -168,6 +189,7 @@ void init_free(struct init *in)
 {
     if (in) {
         io_child_free(in->child);
+        entry_log_free(in->log);
         in->x->init = NULL;
         free(in);
     }

@@ -24,6 +24,10 @@
 #define EXECD_MAX_DRAINS 256              /* pipes of finished commands that survivors still hold */
 #define EXECD_INTERRUPT_GRACE_MS 3000u    /* from SIGTERM to SIGKILL */
 
+/* Entrypoint */
+#define EXECD_ENTRY_LINE_MAX (16u << 10) /* bytes of one line in its log; longer ones are split */
+#define EXECD_ENTRY_LOG_MAX (10u << 20)  /* bytes of one of its log files, unless told otherwise */
+
 /* Sessions */
 #define EXECD_MAX_SESSIONS 1024
 #define EXECD_SESSION_QUEUE 64              /* runs waiting for their turn in one session */
