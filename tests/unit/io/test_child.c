@@ -404,9 +404,24 @@ static void test_cgroup_file_oom_score(void **state)
            "987\n");
     assert_int_equal(read(fd, got, sizeof(got)), 1);
     assert_string_equal(got, "0"); /* what a real file takes as "me" */
+    /* A descriptor is used as it is: opened by somebody with more rights than we have. */
+    char own[64];
+    (void)snprintf(own, sizeof(own), "/proc/self/fd/%d", fd);
+    assert_int_equal(chmod(path, 0), 0);
+    assert_int_equal(lseek(fd, 0, SEEK_SET), 0);
+    assert_int_equal(ftruncate(fd, 0), 0);
+    expect(&(struct io_child_opts){"cat", (const char *const[]){"cat", "/dev/null", NULL}, OUT_PIPE,
+                                   .cgroup_procs = (const char *const[]){own, NULL}},
+           "");
+    assert_int_equal(pread(fd, got, sizeof(got), 0), 1);
+    assert_string_equal(got, "0");
     (void)close(fd);
     assert_int_equal(unlink(path), 0);
     int error = 0;
+    struct io_child_opts bad = {
+        "true", SH("true"), .cgroup_procs = (const char *const[]){"/proc/self/fd/9999", 0}};
+    assert_null(io_child_spawn(loop, &bad, on_end, NULL, &error));
+    assert_int_equal(error, -EBADF);
     struct io_child_opts o = {"true", SH("true"), .cgroup_procs = (const char *const[]){path, 0}};
     assert_null(io_child_spawn(loop, &o, on_end, NULL, &error));
     assert_int_equal(error, -ENOENT);
