@@ -3,6 +3,7 @@
 #include <dirent.h>
 #include <errno.h>
 #include <fcntl.h>
+#include <poll.h>
 #include <stdio.h>
 #include <sys/syscall.h>
 #include <unistd.h>
@@ -20,8 +21,11 @@ static int pidfd_of(const struct sandbox_state *s)
         return -1;
     }
     int fd = (int)syscall(SYS_pidfd_open, (pid_t)s->pid.v, 0);
-    if (fd >= 0 && state_pid_start((int)s->pid.v) != (uint64_t)s->pid_start.v) {
-        (void)close(fd); /* the number belongs to somebody else by now */
+    struct pollfd p = {.fd = fd, .events = POLLIN};
+    /* It has ended, or the number belongs to somebody else by now. */
+    if (fd >= 0 &&
+        (poll(&p, 1, 0) != 0 || state_pid_start((int)s->pid.v) != (uint64_t)s->pid_start.v)) {
+        (void)close(fd);
         return -1;
     }
     return fd;

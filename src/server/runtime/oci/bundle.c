@@ -235,13 +235,10 @@ static void put_mounts(struct json_out *o, const struct bundle *b)
     json_arr_end(o);
 }
 
-static void put_namespace(struct json_out *o, const char *type, const char *path)
+static void put_namespace(struct json_out *o, const char *type)
 {
     json_obj_begin(o);
     put_text(o, "type", type);
-    if (path) {
-        put_text(o, "path", path);
-    }
     json_obj_end(o);
 }
 
@@ -263,18 +260,18 @@ static int put_linux(struct json_out *o, const struct bundle *b, struct err *e)
     json_obj_begin(o);
     json_key(o, "namespaces");
     json_arr_begin(o);
-    put_namespace(o, "pid", NULL);
-    put_namespace(o, "mount", NULL);
-    put_namespace(o, "ipc", NULL);
-    put_namespace(o, "uts", NULL);
+    put_namespace(o, "pid");
+    put_namespace(o, "mount");
+    put_namespace(o, "ipc");
+    put_namespace(o, "uts");
     if (b->cgroup_ns) {
-        put_namespace(o, "cgroup", NULL);
+        put_namespace(o, "cgroup");
     }
     if (b->id_count) {
-        put_namespace(o, "user", b->userns_path);
+        put_namespace(o, "user");
     }
     json_arr_end(o); /* the network namespace is the one the engine is started in */
-    if (b->id_count && !b->userns_path) {
+    if (b->id_count) {
         put_mapping(o, "uidMappings", b);
         put_mapping(o, "gidMappings", b);
     }

@@ -23,7 +23,6 @@ struct bundle {
     const char *const *env;  /* NULL-terminated, "NAME=value" */
     const char *cwd;
     uint32_t id_first, id_count; /* id_count 0: no user namespace */
-    const char *userns_path;     /* join this one instead of making it, or NULL */
     bool cgroup_ns;              /* make one; false: the process is in its own already */
     const char *cgroup_path;     /* for engines that insist on making groups, or NULL */
     const struct bundle_tmpfs *tmpfs;

@@ -345,7 +345,7 @@ static int limit_sandbox(const struct cgroup_hier *hier, const char *dir,
         group_write_u64(dir, "pids.max", l->pids + OCI_HEADROOM_PIDS, e) < 0) {
         return -1;
     }
-    if ((hier->controllers & CGROUP_DEVICES) && limit_devices(dir, e) < 0) {
+    if ((hier->controllers & CGROUP_DEVICES) && !l->any_device && limit_devices(dir, e) < 0) {
         return -1;
     }
     return 0;

@@ -357,6 +357,7 @@ int oci_create(struct runtime *rt, const struct runtime_spec *spec, enum runtime
     m.sb = sandbox_add(m.o, spec->id);
     must(m.engine && m.sb);
     limits_of(m.o, &spec->limits, &m.limits, &m.disk_bytes);
+    m.limits.any_device = m.engine->kind == ENGINE_RUNC;
     fill_state(&m);
     int r = prepare(&m, ret_stage, e);
     r = r < 0 ? r : run(&m, ret_stage, e);

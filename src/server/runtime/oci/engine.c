@@ -81,16 +81,19 @@ static int engine_load(struct engines *es, const struct config_oci *cfg, const c
                        "[oci.engine_paths])",
                        name);
     }
-    en.exec_fd = seal_copy(en.path, name, e);
-    if (en.exec_fd < 0) {
-        free(en.path);
-        return -1;
-    }
     (void)snprintf(en.name, sizeof(en.name), "%s", name);
     /* What is not one of the other two is taken for runc's twin: crun's options are its own. */
     en.kind = strcmp(name, "crun") == 0    ? ENGINE_CRUN
               : strcmp(name, "runsc") == 0 ? ENGINE_RUNSC
                                            : ENGINE_RUNC;
+    /* runsc starts itself again by its path, and its sandboxes cannot see it at all. */
+    en.exec_fd =
+        en.kind == ENGINE_RUNSC ? open(en.path, O_RDONLY | O_CLOEXEC) : seal_copy(en.path, name, e);
+    if (en.exec_fd < 0) {
+        (void)(en.kind == ENGINE_RUNSC && err_sys(e, errno, "engine %s", en.path));
+        free(en.path);
+        return -1;
+    }
     es->v[es->n++] = en;
     return 0;
 }
@@ -171,7 +174,7 @@ const char *const *engine_run_argv(const struct engines *es, const struct engine
     size_t n = 0;
     v[n++] = en->name;
     v[n++] = "--root";
-    v[n++] = engine_state_dir(es, en, NULL, a);
+    v[n++] = engine_state_dir(es, en, en->kind == ENGINE_RUNSC ? r->id : NULL, a);
     v[n++] = "--log";
     v[n++] = r->log_file;
     if (en->kind != ENGINE_RUNSC) {

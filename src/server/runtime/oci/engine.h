@@ -43,7 +43,8 @@ struct engine_run {
 /* The command line that starts a sandbox, NULL-terminated, in the arena. */
 const char *const *engine_run_argv(const struct engines *es, const struct engine *en,
                                    const struct engine_run *r, struct arena *a);
-/* Directory where the engine keeps what it knows of the container; removed with the sandbox. */
+/* Directory where the engine keeps what it knows of the container; removed with the sandbox. runsc
+ * runs as the sandbox's root, which owns this directory, and has its bundle and log there too. */
 char *engine_state_dir(const struct engines *es, const struct engine *en, const char *id,
                        struct arena *a);
 /* Can it pass descriptors beyond 0, 1, 2 to the container's first process? */

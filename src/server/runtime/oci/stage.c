@@ -33,7 +33,7 @@ int umount2(const char *target, int flags);
 
 void stage_init(struct stage *s, const char *dir)
 {
-    *s = (struct stage){.dir = dir, .netns_fd = -1, .exec_fd = -1};
+    *s = (struct stage){.dir = dir, .netns_fd = -1, .exec_fd = -1, .become_root_of = -1};
 }
 
 void stage_done(struct stage *s)
@@ -108,14 +108,15 @@ static int enter_cgroups(struct stage *s)
     struct cgroup_join *cg = s->cg;
     for (int i = 0; cg && i < cg->n; i++) {
         bool is_final = cg->init_fd[i] < 0;
-        if ((is_final || s->own_cgroup_ns) && join_cgroup(s, cg->work_fd[i]) < 0) {
+        if ((is_final || s->own_cgroup_ns || s->stay_in_work) &&
+            join_cgroup(s, cg->work_fd[i]) < 0) {
             return -1;
         }
     }
     if (cg && s->own_cgroup_ns && unshare(CLONE_NEWCGROUP) < 0) {
         return failed(s, "make a cgroup namespace");
     }
-    for (int i = 0; cg && i < cg->n; i++) {
+    for (int i = 0; cg && !s->stay_in_work && i < cg->n; i++) {
         if (cg->init_fd[i] >= 0 && join_cgroup(s, cg->init_fd[i]) < 0) {
             return -1;
         }
@@ -350,13 +351,29 @@ static void default_signals(void)
 
 /* execd outlives its workload (which it gives a score of its own), and the machine's services with
  * a better score outlive both. The engine could not do it from inside the user namespace. */
-static void protect_from_oom(void)
+static void protect_from_oom(const struct stage *s)
 {
+    const char *score = s->stay_in_work ? "200" : "-500";
     int fd = open("/proc/self/oom_score_adj", O_WRONLY | O_CLOEXEC);
     if (fd >= 0) {
-        (void)!write(fd, "-500", 4);
+        (void)!write(fd, score, strlen(score));
         (void)close(fd);
     }
+}
+
+/* The engine itself has no more rights than root of the sandbox: it may mount in a mount namespace
+ * of its own, and nothing of the host belongs to it. */
+static int become_root_of(struct stage *s)
+{
+    if (s->become_root_of < 0) {
+        return 0;
+    }
+    if (setns(s->become_root_of, CLONE_NEWUSER) < 0 || syscall(SYS_setgroups, 0, NULL) < 0 ||
+        syscall(SYS_setresgid, 0, 0, 0) < 0 || syscall(SYS_setresuid, 0, 0, 0) < 0 ||
+        unshare(CLONE_NEWNS) < 0) {
+        return failed(s, "enter the user namespace");
+    }
+    return 0;
 }
 
 static int child_main(void *arg)
@@ -368,7 +385,7 @@ static int child_main(void *arg)
     (void)prctl(PR_SET_PDEATHSIG, SIGKILL);
     (void)setsid();
     (void)umask(022);
-    protect_from_oom();
+    protect_from_oom(s);
     if (enter_cgroups(s) < 0) {
         _exit(125);
     }
@@ -376,7 +393,7 @@ static int child_main(void *arg)
         (void)failed(s, "enter the network namespace");
         _exit(125);
     }
-    if (make_mounts(s) < 0 || place_fds(s) < 0) {
+    if (make_mounts(s) < 0 || become_root_of(s) < 0 || place_fds(s) < 0) {
         _exit(125);
     }
     union { /* execveat takes pointers to non-const and changes nothing */

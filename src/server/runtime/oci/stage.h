@@ -48,6 +48,8 @@ struct stage {
     int netns_fd;           /* -1: stay */
     struct cgroup_join *cg; /* NULL: stay */
     bool own_cgroup_ns;     /* with `work` as its root */
+    bool stay_in_work;      /* an engine whose workload is itself */
+    int become_root_of;     /* a user namespace the engine itself runs in, or -1 */
     int fds[STAGE_FDS_MAX]; /* become 0, 1, 2, ... of the engine; borrowed */
     size_t n_fds;
     int exec_fd; /* the engine's program */

@@ -35,6 +35,12 @@ enum { FD_LIFE = 3, FD_LOG_0 = 4, FD_LOG_1 = 5, FD_CGROUPS = 6 };
 static const char *const engine_env[] = {
     "PATH=/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin", NULL};
 
+/* runsc cannot enter a user namespace in which its own uid has no name; so it is started inside. */
+static bool runs_as_sandbox(const struct start_opts *so)
+{
+    return so->engine->kind == ENGINE_RUNSC && so->userns_fd >= 0;
+}
+
 /* ---- what execd is told ---- */
 
 static bool has_name(const char *const *env, size_t n, const char *name)
@@ -93,15 +99,19 @@ static const char *const *make_args(const struct start_opts *so, const struct cg
     while (so->spec->entrypoint && so->spec->entrypoint[n_entry]) {
         n_entry++;
     }
-    const char **v = arena_array(a, n_entry + 20, sizeof(*v));
+    const char **v = arena_array(a, n_entry + 24, sizeof(*v));
     bool all_fds = engine_passes_fds(so->engine);
     v[n++] = EXECD_PATH;
     v[n++] = "init";
     v[n++] = "--notify-fd";
     v[n++] = all_fds ? "3" : "1";
+    v[n++] = "--entrypoint-log-max";
+    v[n++] = arena_printf(a, "%lld", (long long)so->o->oci->log_max_bytes);
+    v[n++] = "--entrypoint-log";
+    v[n++] = arena_printf(a, "%d", all_fds ? FD_LOG_0 : 0);
     if (all_fds) {
-        v[n++] = "--entrypoint-log";
-        v[n++] = arena_printf(a, "%d", FD_LOG_0);
+        v[n++] = "--entrypoint-log2";
+        v[n++] = arena_printf(a, "%d", FD_LOG_1);
         char *list = NULL;
         for (int i = 0, k = 0; i < cg->n; i++) {
             if (cg->init_fd[i] >= 0) {
@@ -185,7 +195,7 @@ static size_t make_tmpfs(const struct start_opts *so, struct bundle_tmpfs *t)
 }
 
 static int write_config(const struct start_opts *so, const struct cgroup_join *cg,
-                        const char *userns_path, struct arena *a, struct err *e)
+                        const char *bundle_dir, struct arena *a, struct err *e)
 {
     struct oci *o = so->o;
     struct bundle_tmpfs tmpfs[OCI_BINDS_MAX];
@@ -198,8 +208,7 @@ static int write_config(const struct start_opts *so, const struct cgroup_join *c
         .env = make_env(so, a),
         .cwd = so->rootfs->workdir && *so->rootfs->workdir ? so->rootfs->workdir : "/",
         .id_first = so->id_range >= 0 ? idrange_first(&o->ids, (uint32_t)so->id_range) : 0,
-        .id_count = so->id_range >= 0 ? o->ids.count : 0,
-        .userns_path = userns_path,
+        .id_count = so->id_range >= 0 && !runs_as_sandbox(so) ? o->ids.count : 0,
         .cgroup_ns = makes_groups,
         .cgroup_path =
             makes_groups ? arena_printf(a, "/%s/%s/init", o->cg.parent, so->spec->id) : NULL,
@@ -214,10 +223,27 @@ static int write_config(const struct start_opts *so, const struct cgroup_join *c
     if (bundle_write(&b, &text, e) < 0) {
         return -1;
     }
-    cleanup_close int fd =
-        openat(so->dir_fd, "config.json", O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, 0600);
+    cleanup_close int fd = open(arena_printf(a, "%s/config.json", bundle_dir),
+                                O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, 0644);
     int r = fd < 0 ? -errno : fd_write_full(fd, text.p, text.len);
     return r < 0 ? err_sys(e, r, "write config.json") : 0;
+}
+
+/* Where the engine finds config.json and writes its log and pid file. */
+static const char *make_bundle_dir(const struct start_opts *so, struct arena *a, struct err *e)
+{
+    if (!runs_as_sandbox(so)) {
+        return so->dir;
+    }
+    const char *dir = engine_state_dir(&so->o->engines, so->engine, so->spec->id, a);
+    const char *parent = engine_state_dir(&so->o->engines, so->engine, NULL, a);
+    uint32_t owner = idrange_first(&so->o->ids, (uint32_t)so->id_range);
+    int r = dir_make(AT_FDCWD, dir, 0711);
+    if (r < 0 || chmod(parent, 0711) < 0 || chown(dir, owner, owner) < 0) {
+        (void)err_sys(e, r < 0 ? r : errno, "make %s", dir);
+        return NULL;
+    }
+    return dir;
 }
 
 /* ---- the engine ---- */
@@ -245,6 +271,8 @@ static int stage_all(const struct start_opts *so, struct stage *s, struct arena 
     show_cgroups(so, s, a);
     s->netns_fd = so->netns_fd;
     s->own_cgroup_ns = so->engine->kind != ENGINE_RUNC;
+    s->stay_in_work = so->engine->kind == ENGINE_RUNSC;
+    s->become_root_of = runs_as_sandbox(so) ? so->userns_fd : -1;
     if (o->cg.mode == CGROUP_HYBRID && so->engine->kind == ENGINE_CRUN) {
         s->unmount = cgroup_hier_v2(&o->cg)->mount; /* crun refuses to see both */
     }
@@ -279,7 +307,11 @@ static int place_fds(const struct start_opts *so, struct stage *s, struct start_
         return -1;
     }
     bool all = engine_passes_fds(so->engine);
-    int first[] = {f->null_fd, all ? f->execd_log : f->life, f->execd_log, f->life, f->log[0],
+    int first[] = {all ? f->null_fd : f->log[0],
+                   all ? f->execd_log : f->life,
+                   f->execd_log,
+                   f->life,
+                   f->log[0],
                    f->log[1]};
     s->n_fds = all ? ARRAY_LEN(first) : 3;
     memcpy(s->fds, first, s->n_fds * sizeof(first[0]));
@@ -295,21 +327,25 @@ static int spawn_engine(struct start *st, const struct start_opts *so, struct st
                         const struct cgroup_join *cg, struct arena *a, struct err *e)
 {
     struct start_fds fds;
-    const char *userns = NULL;
-    if (place_fds(so, s, &fds, cg, e) < 0) {
-        start_fds_close(&fds);
+    const char *dir = make_bundle_dir(so, a, e);
+    if (!dir || place_fds(so, s, &fds, cg, e) < 0) {
+        if (dir) {
+            start_fds_close(&fds);
+        }
         return -1;
     }
+    st->pid_file = arena_printf(a, "%s/" PID_FILE, dir);
+    st->engine_log = arena_printf(a, "%s/" ENGINE_LOG, dir);
     struct engine_run run = {
         .id = so->spec->id,
-        .bundle = so->dir,
-        .pid_file = arena_printf(a, "%s/" PID_FILE, so->dir),
-        .log_file = arena_printf(a, "%s/" ENGINE_LOG, so->dir),
+        .bundle = dir,
+        .pid_file = st->pid_file,
+        .log_file = st->engine_log,
         .n_fds = (unsigned)s->n_fds - 3,
     };
     s->argv = engine_run_argv(&so->o->engines, so->engine, &run, a);
     s->envp = engine_env;
-    int r = write_config(so, cg, userns, a, e);
+    int r = write_config(so, cg, dir, a, e);
     FAULT_POINT("oci.create.after_config");
     if (r == 0) {
         r = watch_file_add(so->o->watch, arena_printf(a, "%s/" LIFE_FILE, so->dir), &st->life, e);
@@ -339,11 +375,11 @@ int start_spawn(struct start *st, const struct start_opts *so, struct arena *a, 
 
 /* ---- waiting ---- */
 
-static pid_t read_pid_file(int dir_fd)
+static pid_t read_pid_file(const char *path)
 {
     cleanup_(buf_done) struct buf text = BUF_INIT(64);
     uint64_t pid;
-    if (file_read(dir_fd, PID_FILE, &text) < 0) {
+    if (file_read(AT_FDCWD, path, &text) < 0) {
         return -1;
     }
     struct str rest = buf_str(&text);
@@ -365,18 +401,19 @@ static bool engine_ended(struct start *st, int *ret_status)
 }
 
 /* Why nothing came of it: the engine's words first, then execd's. */
-static int explain(const struct start_opts *so, enum err_code code, const char *what, struct err *e)
+static int explain(const struct start *st, const struct start_opts *so, enum err_code code,
+                   const char *what, struct err *e)
 {
     char engine[ERR_MSG_MAX / 2], execd[ERR_MSG_MAX / 2];
-    engine_last_words(so->dir_fd, ENGINE_LOG, engine, sizeof(engine));
+    engine_last_words(AT_FDCWD, st->engine_log, engine, sizeof(engine));
     engine_last_words(so->dir_fd, EXECD_LOG, execd, sizeof(execd));
     return err_set(e, code, "%s%s%s%s%s", what, engine[0] ? ": " : "", engine,
                    execd[0] ? "; execd: " : "", execd);
 }
 
-static int open_first_process(struct start *st, const struct start_opts *so)
+static int open_first_process(struct start *st)
 {
-    st->pid = read_pid_file(so->dir_fd);
+    st->pid = read_pid_file(st->pid_file);
     if (st->pid <= 0) {
         return -ENOENT;
     }
@@ -385,7 +422,8 @@ static int open_first_process(struct start *st, const struct start_opts *so)
     return st->pidfd < 0 && errno != ESRCH ? -errno : 0;
 }
 
-static int engine_failed(const struct start_opts *so, int status, struct err *e)
+static int engine_failed(const struct start *st, const struct start_opts *so, int status,
+                         struct err *e)
 {
     char what[128];
     if (WIFSIGNALED(status)) {
@@ -395,20 +433,20 @@ static int engine_failed(const struct start_opts *so, int status, struct err *e)
         (void)snprintf(what, sizeof(what), "%s failed with exit code %d", so->engine->name,
                        WEXITSTATUS(status));
     }
-    return explain(so, ERR_IO, what, e);
+    return explain(st, so, ERR_IO, what, e);
 }
 
 /* The sandbox answers. Its pid is on file as soon as the engine wrote it. */
 static int take_over(struct start *st, const struct start_opts *so, struct err *e)
 {
-    int r = open_first_process(st, so);
+    int r = open_first_process(st);
     uint64_t deadline = clock_mono_ms() + OCI_ENGINE_WAIT_MS;
     while (r == -ENOENT && st->engine_pidfd >= 0 && clock_mono_ms() < deadline) {
         int status;
         struct pollfd p = {.fd = st->engine_pidfd, .events = POLLIN};
         (void)poll(&p, 1, (int)OCI_ENGINE_WAIT_MS);
         (void)engine_ended(st, &status);
-        r = open_first_process(st, so);
+        r = open_first_process(st);
     }
     return r < 0 ? err_sys(e, r, "the engine left no pid of the sandbox's first process") : 0;
 }
@@ -424,18 +462,18 @@ int start_wait(struct start *st, const struct start_opts *so, struct err *e)
         }
         if (engine_ended(st, &status)) {
             if (status != 0) {
-                return engine_failed(so, status, e);
+                return engine_failed(st, so, status, e);
             }
             /* Look again: it may have spoken meanwhile. */
-            if (open_first_process(st, so) == 0 && st->pidfd < 0 &&
+            if (open_first_process(st) == 0 && st->pidfd < 0 &&
                 (life_read(so->dir_fd, &l) < 0 || !l.is_ready)) {
-                return explain(so, ERR_IO, "the sandbox ended before it answered", e);
+                return explain(st, so, ERR_IO, "the sandbox ended before it answered", e);
             }
             continue;
         }
         uint64_t now = clock_mono_ms();
         if (now >= deadline) {
-            return explain(so, ERR_TIMEOUT, "the sandbox did not answer in time", e);
+            return explain(st, so, ERR_TIMEOUT, "the sandbox did not answer in time", e);
         }
         struct pollfd p[] = {
             {.fd = st->life.event_fd, .events = POLLIN},
@@ -445,7 +483,7 @@ int start_wait(struct start *st, const struct start_opts *so, struct err *e)
         uint64_t n;
         (void)!read(st->life.event_fd, &n, sizeof(n));
         if (st->pidfd >= 0 && p[1].revents && life_read(so->dir_fd, &l) == 0 && !l.is_ready) {
-            return explain(so, ERR_IO, "the sandbox ended before it answered", e);
+            return explain(st, so, ERR_IO, "the sandbox ended before it answered", e);
         }
     }
 }

@@ -22,6 +22,7 @@ struct start_opts {
 struct start {
     pid_t engine_pid;
     int engine_pidfd;
+    const char *pid_file, *engine_log;
     struct watch_file life;
     pid_t pid; /* the sandbox's first process, on the host */
     int pidfd;
