@@ -97,18 +97,26 @@ class Stage:
             cmd += ["--suite", s]
         self.junit(xml, f"meson {flavour}", self.run(cmd))
 
-    def pytest(self, flavour, paths, extra=()):
-        paths = [p for p in paths if os.path.isdir(os.path.join(ROOT, p))]
-        if not paths:
-            return
-        xml = os.path.join(OUT, f"{self.name}.xml")
-        if os.path.exists(xml):
-            os.unlink(xml)
+    def pytest(self, flavour, path):
+        """Each directory of tests on its own: their conftest modules do not mix."""
         bin_dir = os.path.join(ROOT, "build/bin" if flavour == "release" else f"build/{flavour}/bin")
-        cmd = [PYTHON, "-m", "pytest", "-q", "-ra", "--tb=short", "-p", "no:cacheprovider",
-               f"--junitxml={xml}", *extra, *paths]
         env = {"OSB_BIN": bin_dir, "OSB_FLAVOUR": flavour, "PYTHONDONTWRITEBYTECODE": "1"}
-        self.junit(xml, "pytest", self.run(cmd, env))
+        for suite in suites_below(path):
+            name = os.path.relpath(suite, os.path.join(ROOT, "tests")).replace("/", "-")
+            xml = os.path.join(OUT, f"{self.name}-{name}.xml")
+            if os.path.exists(xml):
+                os.unlink(xml)
+            start = time.monotonic()
+            cmd = [PYTHON, "-m", "pytest", "-q", "-ra", "--tb=short", "-p", "no:cacheprovider",
+                   "--durations=5", f"--junitxml={xml}", suite]
+            self.junit(xml, name, self.run(cmd, env))
+            print(f"  {name}: {time.monotonic() - start:.0f} s", flush=True)
+
+
+def suites_below(path):
+    """Directories below `path` that hold test files."""
+    found = {os.path.dirname(f) for f in glob.glob(os.path.join(ROOT, path, "**", "test_*.py"), recursive=True)}
+    return sorted(found)
 
 
 def tracked(*patterns):
@@ -161,28 +169,28 @@ def stage_fuzz(s):
 
 def stage_integration(s):
     if s.check("build", ["tools/build", "release"]):
-        s.pytest("release", ["tests/integration"])
+        s.pytest("release", "tests/integration")
 
 
 def stage_integration_asan(s):
     """The same programs with ASan and UBSan."""
     if s.check("build", ["tools/build", "asan"]):
-        s.pytest("asan", ["tests/integration"])
+        s.pytest("asan", "tests/integration")
 
 
 def stage_security(s):
     if s.check("build", ["tools/build", "release"]):
-        s.pytest("release", ["tests/security"])
+        s.pytest("release", "tests/security")
 
 
 def stage_chaos(s):
     if s.check("build", ["tools/build", "fault"]):
-        s.pytest("fault", ["tests/chaos"])
+        s.pytest("fault", "tests/chaos")
 
 
 def stage_soak(s):
     if s.check("build", ["tools/build", "release"]):
-        s.pytest("release", ["tests/soak"])
+        s.pytest("release", "tests/soak")
 
 
 STAGES = {
