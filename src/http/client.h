@@ -21,7 +21,8 @@ struct http_client_opts {
     size_t max_idle_per_target;
 };
 
-/* Where to connect. Equal `key` means equal target: connections are pooled by it. */
+/* Where to connect. Equal `key` means equal target: connections are pooled by it. Copied when a call
+ * starts, but for netns_fd, tls and server_name: those must stay valid until it has ended. */
 struct http_target {
     struct str key; /* unique, e.g. "<sandbox id>:<port>" or "127.0.0.1:80" */
     struct io_addr addr;
@@ -58,7 +59,8 @@ struct http_call_ops {
     void (*on_end)(struct http_call *c, int error, void *arg);
 };
 
-/* A request that failed on a reused connection before any response byte is retried once on a new
+/* Method, target and headers are copied; no callback comes from inside any of these functions.
+ * A request that failed on a reused connection before any response byte is retried once on a new
  * one, if nothing of its body was sent or the method is idempotent and has no body. */
 struct http_call *http_call_start(struct http_client *c, const struct http_target *t,
                                   const struct http_call_opts *o, const struct http_call_ops *ops,

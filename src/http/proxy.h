@@ -27,7 +27,8 @@ struct http_proxy_opts {
     void *arg;
 };
 
-/* Called from a stream handler; takes over the request. */
+/* Called from a stream handler; takes over the request. What the options point to is copied (but for
+ * `arg`), of the target what client.h says. The client must outlive the requests: free the server first. */
 void http_proxy_start(struct http_req *req, struct http_client *c, const struct http_target *t,
                       const struct http_proxy_opts *o);
 /* The headers to forward (pure, for tests and fuzzing): writes at most max entries. Returns the
