@@ -221,8 +221,10 @@ def test_interrupt_errors(execd):
     error(execd.delete(f"/command?id={cid}"), 500, code, f"command session {cid} is not running")
 
 
-def test_interrupt_whose_client_leaves(execd):
-    cid = background(execd, "trap '' TERM; while :; do sleep 0.05; done")
+def test_interrupt_whose_client_leaves(execd, tmp_path):
+    ready = tmp_path / "ready"
+    cid = background(execd, f"trap '' TERM; touch {ready}; while :; do sleep 0.05; done")
+    wait_for(ready.exists, "the trap")
     raw = Raw(execd, "DELETE", f"/command?id={cid}")
     time.sleep(0.1)
     raw.reset()
