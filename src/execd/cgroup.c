@@ -72,7 +72,8 @@ bool cgroup_mount(struct arena *a, struct str mountinfo, struct str controller,
         (void)str_cut(&line, ' '); /* source */
         bool is_it = controller.n ? str_eq(type, STR("cgroup")) && list_has(line, controller)
                                   : str_eq(type, STR("cgroup2"));
-        if (is_it) {
+        /* In a mount made outside of this namespace nothing tells where the namespace begins. */
+        if (is_it && !str_starts(root, STR("/.."))) {
             *ret_point = unescape(a, point);
             *ret_root = root;
             return true;

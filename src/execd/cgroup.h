@@ -21,7 +21,8 @@ struct str cgroup_own_path(struct str proc_cgroup, struct str controller);
 bool cgroup_mount(struct arena *a, struct str mountinfo, struct str controller,
                   const char **ret_point, struct str *ret_root);
 /* All of it put together. In a cgroup namespace of its own the sandbox is everything that can be
- * seen; otherwise it is the cgroup this process is in. Not found when that is the whole machine. */
+ * seen; otherwise it is the cgroup this process is in. Not found when that is
+ * the whole machine. */
 struct cgroup_dir cgroup_locate(struct arena *a, struct str proc_cgroup, struct str mountinfo,
                                 struct str controller, bool own_namespace);
 /* From this process's /proc. */

@@ -8,6 +8,7 @@
 #include "base/must.h"
 #include "base/utf8.h"
 #include "execd/limits.h"
+#include "execd/telemetry.h"
 
 static void command_free(struct command *c)
 {
@@ -143,6 +144,8 @@ void command_finish(struct command *c, const struct outcome *o)
     c->error = o->ok ? NULL : xstrdup(o->error);
     c->finished_us = clock_wall_us();
     c->finished_mono_ms = clock_mono_ms();
+    int64_t us = MAX(c->finished_us - c->started_us, 0);
+    telemetry_execution(c->x->telemetry, TELEMETRY_RUN_COMMAND, o->ok, (uint64_t)us / 1000);
     shorten_content(c);
     list_del(&c->node);
     list_push_back(&t->finished, &c->node);

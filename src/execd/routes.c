@@ -5,6 +5,7 @@
 #include "execd/limits.h"
 #include "execd/routes_files.h"
 #include "execd/routes_metrics.h"
+#include "execd/routes_proxy.h"
 
 const struct http_route execd_routes[] = {
     {"GET", "/ping", HTTP_STREAM, .stream = route_ping},
@@ -38,6 +39,8 @@ const struct http_route execd_routes[] = {
 
     {"GET", "/metrics", HTTP_STREAM, .stream = metrics_get},
     {"GET", "/metrics/watch", HTTP_STREAM, .stream = metrics_watch},
+
+    {"*", "/proxy/{rest...}", HTTP_STREAM, .stream = proxy_any},
 
     {0},
 };

@@ -18,6 +18,7 @@
 #include "execd/reply.h"
 #include "execd/session_script.h"
 #include "execd/shell.h"
+#include "execd/telemetry.h"
 #include "execd/tmpfile.h"
 
 #define SCRIPT_MAX (64u << 10)
@@ -116,6 +117,7 @@ static void on_run_end(struct event_run *er, const struct io_child_status *st, b
     struct outcome o;
     int64_t now_ms = clock_wall_ms();
     outcome_of(st, r->timeout_ms, oom, &o);
+    telemetry_execution(er->x->telemetry, TELEMETRY_RUN_IN_SESSION, o.ok, job_elapsed_ms(er->job));
     if (r->session && st->end == IO_CHILD_EXITED) {
         keep_state(r, out);
     }

@@ -42,6 +42,8 @@ static void test_locate(void **state)
         {"4:memory:/job:with:colons\n", HYBRID, "memory", false,
          "/sys/fs/cgroup/memory/job:with:colons", false},
         {"", HYBRID, "memory", false, NULL, false},
+        {"0::/\n", "30 23 0:26 /../.. /sys/fs/cgroup rw - cgroup2 cgroup2 rw\n", "memory", true,
+         NULL, true},
         {"0::/x\n", "", "memory", false, NULL, false},
         {"0::/x\n", "30 23 0:26 / /my\\040cg rw - cgroup2 cgroup2 rw\n", "memory", true, "/my cg",
          true},
