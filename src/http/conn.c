@@ -452,8 +452,9 @@ static void settle(struct http_conn *c)
     if (io_stream_wanted(c->stream) != want) {
         io_stream_want(c->stream, want);
     }
-    if (watch_hup) {
-        io_stream_watch_hup(c->stream, true);
+    if (c->watching != watch_hup) {
+        c->watching = watch_hup;
+        io_stream_watch_hup(c->stream, watch_hup);
     }
     if (c->wait != wait) {
         conn_wait(c, wait);

@@ -38,6 +38,7 @@ struct http_conn {
     uint32_t n_refs; /* itself, and each conn_run() that is under way to it */
     uint8_t state, wait;
     bool running, scheduled;
+    bool watching; /* for a hang-up, because nothing is read now */
     bool blocked;  /* the socket is full: wait for WRITABLE */
     bool broken;   /* a write failed, or the handler asked for an abort: close without ceremony */
     bool reset;    /* and with a reset */

@@ -106,7 +106,10 @@ void http_req_resume(struct http_req *req);
  * pass the request on with http_req_redispatch(). */
 typedef void http_collect_cb(struct http_req *req, struct str body, void *arg);
 void http_req_collect(struct http_req *req, size_t max, http_collect_cb *cb, void *arg);
-/* Exactly once, when the request is over. `completed` is false when the client left first. */
+/* Exactly once, when the request is over. `completed` is false when the client left first, or when
+ * the server had to answer instead of the handler (a malformed, too large or missing body). A
+ * client that closes its sending side counts as gone as long as the handler has not ended its
+ * response; after that it gets all of it. */
 typedef void http_end_cb(struct http_req *req, bool completed, void *arg);
 void http_req_on_end(struct http_req *req, http_end_cb *cb, void *arg);
 

@@ -236,6 +236,70 @@ static void test_leave_while_pending(void **state)
     assert_int_equal(fx->last_status, 0);
 }
 
+static void on_body_pause(struct http_req *req, struct str data, bool is_last, void *arg)
+{
+    http_req_pause(req);
+}
+
+static void test_leave_while_paused(void **state)
+{
+    static char body[100000];
+    for (int round = 0; round < 2; round++) {
+        int fd = fx_connect();
+        if (round == 1) { /* not the first on its connection that is watched */
+            fx_send(fd, LIT(REQ("GET", "/hold", "") REQ("GET", "/hello", "")));
+            http_resp_send(held, 200, NULL, STR(""));
+            fx_turns(3);
+        }
+        fx_send(fd, LIT(REQ("POST", "/hold", "Content-Length: 1000000\r\n")));
+        http_req_on_body(held, on_body_pause, NULL);
+        fx_turns(2);
+        (void)send(fd, body, sizeof(body), MSG_NOSIGNAL);
+        fx_turns(3);
+        assert_non_null(held);
+        (void)close(fd);
+        fx_turns(3);
+        assert_null(held);
+    }
+    assert_int_equal(fx->n_ended, 4);
+    assert_int_equal(fx->n_completed, 2);
+}
+
+/* The socket is full and the client closes it: the next write says so. */
+static void test_leave_while_blocked(void **state)
+{
+    static char piece[64u << 10];
+    int fd = fx_connect();
+    fx_send(fd, LIT(REQ("GET", "/hold", "")));
+    http_resp_start(held, 200, NULL, -1);
+    while (http_resp_write(held, str_n(piece, sizeof(piece)))) {
+        fx_turns(1);
+    }
+    assert_non_null(held);
+    (void)close(fd);
+    fx_turns(3);
+    assert_null(held);
+    assert_int_equal(fx->n_completed, 0);
+}
+
+/* What the handler has ended goes out, also to a client that has closed its sending side. */
+static void test_half_closed_client_gets_a_long_answer(void **state)
+{
+    static char body[4u << 20];
+    struct buf out = BUF_INIT(64u << 20);
+    int fd = fx_connect();
+    fx_send(fd, LIT(REQ("GET", "/hold", "")));
+    http_resp_send(held, 200, NULL, str_n(body, sizeof(body)));
+    (void)shutdown(fd, SHUT_WR);
+    fx_turns(5);
+    assert_non_null(held);
+    assert_true(fx_recv(fd, &out));
+    assert_true(out.len > sizeof(body));
+    assert_int_equal(fx->n_completed, 1);
+    (void)close(fd);
+    buf_done(&out);
+}
+
 static void test_half_closed_client_gets_its_answer(void **state)
 {
     struct buf out = BUF_INIT(64u << 20);
@@ -469,6 +533,9 @@ int main(void)
         T(test_byte_by_byte),
         T(test_cut_everywhere),
         T(test_leave_while_pending),
+        T(test_leave_while_paused),
+        T(test_leave_while_blocked),
+        T(test_half_closed_client_gets_a_long_answer),
         T(test_half_closed_client_gets_its_answer),
         T(test_pipeline),
         T(test_pipeline_waits_for_the_first),
