@@ -169,6 +169,7 @@ static int connect_port(struct runtime *rt, const char *id, uint16_t port)
         return r;
     }
     int fd = io_socket_in_netns(t.http.netns_fd, AF_INET, SOCK_STREAM);
+    (void)close(t.http.netns_fd);
     if (fd < 0) {
         return fd;
     }

@@ -18,6 +18,7 @@
 struct exchange {
     struct app *app;
     struct sandbox *sb;
+    int netns_fd; /* -1: none */
 };
 
 static const struct str dropped[] = {
@@ -161,6 +162,9 @@ static void on_traffic(void *arg)
 static void on_done(void *arg)
 {
     struct exchange *x = arg;
+    if (x->netns_fd >= 0) {
+        (void)close(x->netns_fd); /* read-only: nothing to lose */
+    }
     sandbox_unref(x->sb);
     free(x);
 }
@@ -171,7 +175,7 @@ static void start(struct http_req *req, struct sandbox *take_sb, const struct ru
     struct app *app = app_of(req);
     struct arena *a = http_req_arena(req);
     struct exchange *x = NEW(struct exchange);
-    *x = (struct exchange){app, take_sb};
+    *x = (struct exchange){app, take_sb, t->http.netns_fd};
     struct config *cfg = lifecycle_config(app->lc);
     struct h1_header *common = arena_array(a, COMMON_MAX, sizeof(*common));
     struct http_proxy_opts o = {

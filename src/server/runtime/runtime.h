@@ -99,9 +99,12 @@ struct runtime_stats {
     uint64_t net_rx, net_tx;
 };
 
-/* How to reach a port inside. `key` is "<id>:<port>". Filled without blocking. */
+/* How to reach a port inside. `key` is "<id>:<port>". Filled without blocking. http.netns_fd is a
+ * descriptor of the caller's own, to be closed when the exchange is over: the sandbox may go away
+ * meanwhile, and its number must not be somebody else's namespace by then. */
 struct runtime_target {
     struct http_target http;
+    struct io_addr alt; /* http.alt may point here */
     char key[SANDBOX_ID_MAX + 8];
 };
 

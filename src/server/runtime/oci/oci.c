@@ -169,14 +169,19 @@ static int oci_target(struct runtime *rt, const char *id, uint16_t port, struct 
     (void)pthread_mutex_lock(&o->lock);
     struct sandbox *sb = map_get(&o->sandboxes, str_from(id));
     if (sb) {
-        ns_fd = sb->net.ns_fd;
-        r = sb->is_up && ns_fd >= 0 ? 0 : -EAGAIN;
+        r = sb->is_up && sb->net.ns_fd >= 0 ? 0 : -EAGAIN;
+    }
+    if (r == 0 && (ns_fd = fcntl(sb->net.ns_fd, F_DUPFD_CLOEXEC, 3)) < 0) {
+        r = -errno;
     }
     (void)pthread_mutex_unlock(&o->lock);
     if (r < 0) {
         return r;
     }
     *ret = (struct runtime_target){0};
+    if (io_addr_ip(STR("::1"), port, &ret->alt) == 0) {
+        ret->http.alt = &ret->alt;
+    }
     int n = snprintf(ret->key, sizeof(ret->key), "%s:%u", id, port);
     ret->http.key = str_n(ret->key, (size_t)n);
     ret->http.netns_fd = ns_fd;
