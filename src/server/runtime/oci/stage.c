@@ -144,6 +144,21 @@ static int open_in(int root_fd, const char *path)
     return (int)syscall(SYS_openat2, root_fd, path, &how, sizeof(how));
 }
 
+/* A link that leads nowhere is in the way, and of no use to anybody: it is replaced, in the
+ * sandbox's own layer. */
+static void make_entry(int at, const char *name, bool is_file)
+{
+    for (int i = 0; i < 2; i++) {
+        int fd = is_file ? openat(at, name, O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, 0644)
+                         : mkdirat(at, name, 0755);
+        if (fd >= 0 || errno != EEXIST) {
+            (void)(is_file && fd >= 0 && close(fd));
+            return;
+        }
+        (void)unlinkat(at, name, 0); /* a directory, or a file that appeared, stays */
+    }
+}
+
 /* The mount point `path` inside the root file system, made if need be. Every step is taken from the
  * root again, so that no link of the image leads out of it. */
 static int open_target(int root_fd, const char *path, bool is_file)
@@ -166,12 +181,7 @@ static int open_target(int root_fd, const char *path, bool is_file)
             char *name = strrchr(prefix, '/');
             name = name ? name + 1 : prefix;
             int at = parent >= 0 ? parent : root_fd;
-            if (i == len && is_file) {
-                int made = openat(at, name, O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, 0644);
-                (void)(made >= 0 && close(made));
-            } else {
-                (void)mkdirat(at, name, 0755);
-            }
+            make_entry(at, name, i == len && is_file);
             fd = open_in(root_fd, prefix);
         }
         (void)(parent >= 0 && close(parent));
