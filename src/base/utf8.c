@@ -12,21 +12,30 @@ struct lead {
 
 /* Table 3-7 of the Unicode standard: the ranges exclude overlong forms, surrogates and everything
  * above U+10FFFF. need 0 for a byte that begins nothing. */
-static struct lead lead_of(unsigned char c)
+static const struct lead leads[256] = {
+    [0xc2 ... 0xdf] = {1, 0x80, 0xbf}, [0xe0] = {2, 0xa0, 0xbf},
+    [0xe1 ... 0xec] = {2, 0x80, 0xbf}, [0xed] = {2, 0x80, 0x9f},
+    [0xee ... 0xef] = {2, 0x80, 0xbf}, [0xf0] = {3, 0x90, 0xbf},
+    [0xf1 ... 0xf3] = {3, 0x80, 0xbf}, [0xf4] = {3, 0x80, 0x8f},
+};
+
+static bool is_continuation(unsigned char c)
 {
-    if (c < 0xc2) {
-        return (struct lead){0};
+    return (c & 0xc0) == 0x80;
+}
+
+/* What is at the front is no whole sequence: 0 when it never can be, -1 when the end is missing. */
+static int broken(const struct lead *l, const unsigned char *p, size_t n)
+{
+    for (size_t i = 1; i <= l->need; i++) {
+        if (i == n) {
+            return -1;
+        }
+        if (i == 1 ? p[1] < l->lo || p[1] > l->hi : !is_continuation(p[i])) {
+            return 0;
+        }
     }
-    if (c < 0xe0) {
-        return (struct lead){1, 0x80, 0xbf};
-    }
-    if (c < 0xf0) {
-        return (struct lead){2, c == 0xe0 ? 0xa0 : 0x80, c == 0xed ? 0x9f : 0xbf};
-    }
-    if (c < 0xf5) {
-        return (struct lead){3, c == 0xf0 ? 0x90 : 0x80, c == 0xf4 ? 0x8f : 0xbf};
-    }
-    return (struct lead){0};
+    return 0;
 }
 
 int utf8_next(struct str s, uint32_t *ret_cp)
@@ -35,32 +44,32 @@ int utf8_next(struct str s, uint32_t *ret_cp)
         return -1;
     }
     const unsigned char *p = (const unsigned char *)s.p;
-    if (p[0] < 0x80) {
-        if (ret_cp) {
-            *ret_cp = p[0];
+    uint32_t cp = p[0];
+    int n = 1;
+    if (cp >= 0x80) {
+        const struct lead *l = &leads[p[0]];
+        if (s.n <= l->need || l->need == 0 || p[1] < l->lo || p[1] > l->hi) {
+            return broken(l, p, s.n);
         }
-        return 1;
-    }
-    struct lead l = lead_of(p[0]);
-    if (!l.need) {
-        return 0;
-    }
-    uint32_t cp = p[0] & (0x3fu >> l.need);
-    for (unsigned i = 1; i <= l.need; i++) {
-        if (i >= s.n) {
-            return -1;
+        n = l->need + 1;
+        cp = (cp & (0x3fu >> l->need)) << 6 | (p[1] & 0x3fu);
+        if (n > 2) {
+            if (!is_continuation(p[2])) {
+                return 0;
+            }
+            cp = cp << 6 | (p[2] & 0x3fu);
         }
-        if (p[i] < l.lo || p[i] > l.hi) {
-            return 0;
+        if (n > 3) {
+            if (!is_continuation(p[3])) {
+                return 0;
+            }
+            cp = cp << 6 | (p[3] & 0x3fu);
         }
-        cp = cp << 6 | (p[i] & 0x3fu);
-        l.lo = 0x80;
-        l.hi = 0xbf;
     }
     if (ret_cp) {
         *ret_cp = cp;
     }
-    return l.need + 1;
+    return n;
 }
 
 /* Length of the ASCII run at the front. */
@@ -149,7 +158,7 @@ bool utf8_check_feed(struct utf8_check *c, struct str s)
             if (i == s.n) {
                 break;
             }
-            struct lead l = lead_of((unsigned char)s.p[i]);
+            struct lead l = leads[(unsigned char)s.p[i]];
             if (!l.need) {
                 return false;
             }

@@ -1,7 +1,8 @@
 /* Writing JSON: the escaper, the writer without a tree, and trees as text.
  *
- * json_escape() is on the path of every byte that a sandboxed program prints, so it looks for the
- * next byte that needs work eight at a time and copies what is before it in one piece. */
+ * json_escape() is on the path of every byte that a sandboxed program prints, so it makes room for
+ * a block at once, copies eight bytes at a time and looks for the ones that need work while at it.
+ */
 
 #include <errno.h>
 #include <math.h>
@@ -17,9 +18,13 @@
 
 #define ONES 0x0101010101010101u
 #define HIGH 0x8080808080808080u
+#define ESCAPE_MAX 6u      /* bytes that one byte can become */
+#define ESCAPE_BLOCK 1024u /* bytes for which room is made at once */
 
-/* High bit set in each byte of w that is below 0x20, '"', '\' or not ASCII. A borrow can only mark
- * a byte above one that is marked rightly, so the first mark is exact. */
+static const char hex[] = "0123456789abcdef";
+
+/* High bit set in each byte of w that is below 0x20, '"', '\\' or not ASCII. A borrow can only mark
+ * a byte above one that is marked rightly, so the lowest mark is exact. */
 static uint64_t needs_work(uint64_t w)
 {
     uint64_t quote = w ^ (ONES * '"');
@@ -27,9 +32,14 @@ static uint64_t needs_work(uint64_t w)
     return (w | (w - ONES * 0x20) | (quote - ONES) | (slash - ONES)) & HIGH;
 }
 
-static bool is_plain(unsigned char c)
+/* How many bytes come before the first mark. */
+static size_t plain_bytes(uint64_t marks)
 {
-    return c >= 0x20 && c < 0x80 && c != '"' && c != '\\';
+#if __BYTE_ORDER__ == __ORDER_LITTLE_ENDIAN__
+    return marks ? (size_t)__builtin_ctzll(marks) / 8 : 8;
+#else
+    return marks ? 0 : 8; /* borrows run the other way: look again, byte by byte */
+#endif
 }
 
 /* Characters on which some clients split lines though JSON allows them raw. */
@@ -38,71 +48,92 @@ static bool is_line_break(uint32_t cp)
     return cp == 0x85 || cp == 0x2028 || cp == 0x2029;
 }
 
-/* Length of the front of s that can be copied as it is. */
-static size_t clean_run(struct str s)
-{
-    size_t i = 0;
-    while (i < s.n) {
-        while (s.n - i >= 8) {
-            uint64_t w;
-            memcpy(&w, s.p + i, 8);
-            uint64_t marks = needs_work(w);
-            if (marks) {
-                break;
-            }
-            i += 8;
-        }
-        while (i < s.n && is_plain((unsigned char)s.p[i])) {
-            i++;
-        }
-        if (i == s.n || !((unsigned char)s.p[i] & 0x80)) {
-            return i;
-        }
-        uint32_t cp = 0;
-        int n = utf8_next(str_n(s.p + i, s.n - i), &cp);
-        if (n <= 0 || is_line_break(cp)) {
-            return i;
-        }
-        i += (size_t)n;
-    }
-    return i;
-}
-
-/* Escapes the character at the front of s; returns how many bytes of s that was. */
-static size_t escape_one(struct buf *out, struct str s)
+/* Writes the ASCII character c as JSON has it. */
+static char *put_ascii(char *to, unsigned char c)
 {
     static const char short_forms[0x20] = {
         ['\b'] = 'b', ['\t'] = 't', ['\n'] = 'n', ['\f'] = 'f', ['\r'] = 'r'};
+    if (c >= 0x20 && c != '"' && c != '\\') {
+        *to++ = (char)c;
+    } else if (c >= 0x20 || short_forms[c]) {
+        *to++ = '\\';
+        *to++ = c >= 0x20 ? (char)c : short_forms[c];
+    } else {
+        memcpy(to, "\\u00", 4);
+        to[4] = hex[c >> 4];
+        to[5] = hex[c & 15];
+        to += 6;
+    }
+    return to;
+}
+
+/* Writes the character at the front of s, which is not ASCII; says how many bytes of s it was. */
+static char *put_wide(char *to, struct str s, size_t *ret_used)
+{
     uint32_t cp = 0;
     int n = utf8_next(s, &cp);
+    *ret_used = n > 0 ? (size_t)n : 1;
     if (n <= 0) {
-        (void)buf_add(out, "\xef\xbf\xbd", 3);
-        return 1;
+        memcpy(to, "\xef\xbf\xbd", 3);
+        return to + 3;
     }
-    char esc[6] = {'\\'};
-    if (cp == '"' || cp == '\\' || (cp < 0x20 && short_forms[cp])) {
-        esc[1] = cp < 0x20 ? short_forms[cp] : (char)cp;
-        (void)buf_add(out, esc, 2);
-        return (size_t)n;
+    if (is_line_break(cp)) {
+        char esc[6] = {'\\',        'u', hex[cp >> 12], hex[cp >> 8 & 15], hex[cp >> 4 & 15],
+                       hex[cp & 15]};
+        memcpy(to, esc, 6);
+        return to + 6;
     }
-    static const char digits[] = "0123456789abcdef";
-    esc[1] = 'u';
-    for (unsigned i = 0; i < 4; i++) {
-        esc[2 + i] = digits[cp >> (12 - 4 * i) & 15];
+    memcpy(to, s.p, (size_t)n);
+    return to + n;
+}
+
+/* Escapes at least `size` bytes of s (a character more when it lies across), into room for
+ * ESCAPE_MAX times as many and a word. Returns how many bytes of s. */
+static size_t escape_block(char **to, struct str s, size_t size)
+{
+    char *at = *to;
+    size_t i = 0;
+    while (i < size) {
+        for (uint64_t marks = 0; !marks && size - i >= 8;) {
+            uint64_t w;
+            memcpy(&w, s.p + i, 8);
+            memcpy(at, &w, 8);
+            marks = needs_work(w);
+            i += plain_bytes(marks);
+            at += plain_bytes(marks);
+        }
+        if (i == size) {
+            break;
+        }
+        if (!((unsigned char)s.p[i] & 0x80)) {
+            at = put_ascii(at, (unsigned char)s.p[i++]);
+        }
+        while (i < size && ((unsigned char)s.p[i] & 0x80)) {
+            size_t used;
+            at = put_wide(at, str_n(s.p + i, s.n - i), &used);
+            i += used;
+        }
     }
-    (void)buf_add(out, esc, 6);
-    return (size_t)n;
+    *to = at;
+    return i;
 }
 
 int json_escape(struct buf *out, struct str s)
 {
+    char last[(ESCAPE_MAX + 1) * 8]; /* near the maximum: a few bytes at a time, by way of this */
     while (s.n && !buf_failed(out)) {
-        size_t run = clean_run(s);
-        (void)buf_add(out, s.p, run);
-        if (run < s.n) {
-            run += escape_one(out, str_n(s.p + run, s.n - run));
+        size_t size = MIN(s.n, (size_t)ESCAPE_BLOCK);
+        size_t used;
+        if (buf_reserve(out, (size + 4) * ESCAPE_MAX + 8) == 0) {
+            char *to = out->p + out->len;
+            used = escape_block(&to, s, size);
+            out->len = (size_t)(to - out->p);
+        } else {
+            char *to = last;
+            used = escape_block(&to, s, 1);
+            (void)buf_add(out, last, (size_t)(to - last));
         }
-        s = str_n(s.p + run, s.n - run);
+        s = str_n(s.p + used, s.n - used);
     }
     return buf_failed(out) ? -ENOSPC : 0;
 }

@@ -77,6 +77,32 @@ static void escape_agrees_with_the_definition(void **state)
     }
 }
 
+/* Long texts, whose pieces meet at any byte, into buffers that just fit and just do not. */
+static void escape_fills_a_buffer_to_its_end(void **state)
+{
+    static const char *const pieces[] = {
+        "plain text here ", "\"",   "\n",   "\xe2\x82\xac", "\xe2\x80\xa8",
+        "\xf0\x9f\x98\x80", "\xff", "\x01", "\xc3"};
+    uint64_t seed = 32;
+    for (int i = 0; i < 3000; i++) {
+        struct buf in = BUF_INIT(10000), want = BUF_INIT(100000);
+        size_t n = 900 + test_rand(&seed) % 400;
+        while (in.len < n) {
+            buf_add_cstr(&in, pieces[test_rand(&seed) % (test_rand(&seed) % 3 ? 2 : 9)]);
+        }
+        naive_escape(&want, (const uint8_t *)in.p, in.len);
+        struct buf fits = BUF_INIT(want.len), small = BUF_INIT(want.len - 1);
+        assert_int_equal(json_escape(&fits, buf_str(&in)), 0);
+        assert_string_equal(buf_cstr(&fits), buf_cstr(&want));
+        assert_int_equal(json_escape(&small, buf_str(&in)), -ENOSPC);
+        assert_true(small.len < want.len);
+        buf_done(&in);
+        buf_done(&want);
+        buf_done(&fits);
+        buf_done(&small);
+    }
+}
+
 static void escape_has_a_limit(void **state)
 {
     struct buf b = BUF_INIT(5);
@@ -241,6 +267,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(escapes),
         cmocka_unit_test(escape_agrees_with_the_definition),
+        cmocka_unit_test(escape_fills_a_buffer_to_its_end),
         cmocka_unit_test(escape_has_a_limit),
         cmocka_unit_test(writes_values),
         cmocka_unit_test(nests_to_the_limit),
