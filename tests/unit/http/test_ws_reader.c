@@ -154,7 +154,12 @@ static void test_size_limit(void **state)
                "\x80\x03"
                "456"),
            false, 5, "!1009");
-    /* refused by its header alone; the sum must not overflow either */
+    /* the header alone is enough, before any of the payload is there */
+    expect(STR("\x02\x03"
+               "123"
+               "\x80\x03"),
+           false, 5, "!1009");
+    /* the sum must not overflow either */
     expect(str_n("\x02\x01"
                  "1"
                  "\x80\x7f\x7f\xff\xff\xff\xff\xff\xff\xff",
