@@ -275,7 +275,7 @@ static void recover_create(struct lifecycle *lc, struct sandbox *sb)
         (void)pthread_mutex_lock(&lc->admission.lock); /* counted, but not refused */
         lc->admission.total++;
         void *mine = map_get(&lc->admission.per_key, str_from(c.actor));
-        (void)map_put(&lc->admission.per_key, str_from(c.actor), (char *)mine + 1);
+        (void)map_put(&lc->admission.per_key, str_from(c.actor), (void *)((uintptr_t)mine + 1));
         (void)pthread_mutex_unlock(&lc->admission.lock);
         sb->op = OP_CREATE;
         create_enqueue(lc, sb, plan, c.actor);
