@@ -13,7 +13,6 @@
 /* As in client_call.c: a program without TLS does not link it. */
 #pragma weak io_tls_cancel
 
-#define MAX_SPARE 64        /* finished calls kept for reuse */
 #define SPARE_HEAD_MAX 4096 /* larger head buffers are given back */
 
 struct http_client *http_client_new(struct io_loop *l, const struct http_client_opts *o)
@@ -95,7 +94,7 @@ static void call_free(struct http_call *c)
     list_del(&c->link);
     list_del(&c->deferred_link);
     buf_done(&c->out);
-    if (cl->n_spare < MAX_SPARE && c->head.cap <= SPARE_HEAD_MAX && !cl->dead) {
+    if (cl->n_spare < HTTP_MAX_FREE_CALLS && c->head.cap <= SPARE_HEAD_MAX && !cl->dead) {
         cl->n_spare++;
         c->next_spare = cl->spare;
         cl->spare = c;

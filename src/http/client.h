@@ -21,8 +21,8 @@ struct http_client_opts {
     size_t max_idle_per_target;
 };
 
-/* Where to connect. Equal `key` means equal target: connections are pooled by it. Copied when a call
- * starts, but for netns_fd, tls and server_name: those must stay valid until it has ended. */
+/* Where to connect. Equal `key` means equal target: connections are pooled by it. Copied when a
+ * call starts, but for netns_fd, tls and server_name: those must stay valid until it has ended. */
 struct http_target {
     struct str key; /* unique, e.g. "<sandbox id>:<port>" or "127.0.0.1:80" */
     struct io_addr addr;

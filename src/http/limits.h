@@ -30,8 +30,11 @@
 #define HTTP_POOL_MAX_IDLE 64           /* per target */
 #define HTTP_CALL_MAX_HEAD (128u << 10) /* head of a request that the client sends */
 #define HTTP_CALL_MAX_OUT (64u << 20)   /* body queued by one that does not wait: -ENOBUFS */
-#define HTTP_WS_MAX_MESSAGE (16u << 20)
-#define HTTP_WS_MAX_QUEUE (64u << 20)  /* queued by one that does not wait: refused */
-#define HTTP_WS_MAX_EARLY (128u << 10) /* bytes read behind the handshake */
-#define HTTP_WS_CLOSE_MS 2000u         /* for the peer's part of the close handshake */
-#define HTTP_MULTIPART_MAX_HEAD (16u << 10)
+#define HTTP_MAX_FREE_CALLS 64          /* call objects of the client kept for reuse, per loop */
+#define HTTP_PROXY_MAX_ADD 32           /* headers a proxy adds to a message */
+#define HTTP_WS_MAX_MESSAGE (16u << 20) /* default for one message: close code 1009 */
+#define HTTP_WS_MAX_HEADERS 64          /* given to a WebSocket client for its handshake */
+#define HTTP_WS_MAX_QUEUE (64u << 20)   /* queued by one that does not wait: refused */
+#define HTTP_WS_MAX_EARLY (128u << 10)  /* bytes read behind the handshake */
+#define HTTP_WS_CLOSE_MS 2000u          /* for the peer's part of the close handshake */
+#define HTTP_MULTIPART_MAX_HEAD (16u << 10) /* headers of one part: malformed */

@@ -17,8 +17,6 @@
 #include "http/internal.h"
 #include "io/relay.h"
 
-#define MAX_ADD 32 /* headers added by the user, and the three X-Forwarded ones */
-
 struct http_proxy {
     struct http_req *req;   /* NULL once it has ended */
     struct http_call *call; /* NULL once it has ended */
@@ -168,7 +166,7 @@ static void tunnel(struct http_proxy *p, const struct h1_header *h, size_t n)
 static void on_head(struct http_call *c, const struct h1_head *h, void *arg)
 {
     struct http_proxy *p = arg;
-    struct h1_header out[HTTP_MAX_HEADERS + MAX_ADD];
+    struct h1_header out[HTTP_MAX_HEADERS + HTTP_PROXY_MAX_ADD];
     bool upgraded = h->status == 101;
     ssize_t n = http_proxy_response_headers(h->headers, h->n_headers, &p->opts, upgraded, out,
                                             ARRAY_LEN(out));
@@ -293,12 +291,12 @@ static struct http_proxy *proxy_new(struct http_req *req, const struct http_prox
 static ssize_t request_headers(struct http_req *req, const struct http_proxy_opts *o, bool upgrade,
                                struct h1_header *out, size_t max)
 {
-    struct h1_header add[MAX_ADD];
+    struct h1_header add[HTTP_PROXY_MAX_ADD];
     struct http_proxy_opts oo = *o;
     size_t n_in = 0;
     const struct h1_header *in = http_req_headers(req, &n_in);
     /* What is added to the response is checked here too, while the request can still be refused. */
-    if (o->n_add > MAX_ADD - 3 || o->n_add_resp > MAX_ADD ||
+    if (o->n_add > HTTP_PROXY_MAX_ADD - 3 || o->n_add_resp > HTTP_PROXY_MAX_ADD ||
         http_proxy_response_headers(NULL, 0, o, false, out, max) < 0) {
         return -EINVAL;
     }
@@ -318,7 +316,7 @@ static ssize_t request_headers(struct http_req *req, const struct http_proxy_opt
 void http_proxy_start(struct http_req *req, struct http_client *c, const struct http_target *t,
                       const struct http_proxy_opts *o)
 {
-    struct h1_header headers[HTTP_MAX_HEADERS + MAX_ADD + 1];
+    struct h1_header headers[HTTP_MAX_HEADERS + HTTP_PROXY_MAX_ADD + 1];
     struct http_proxy *p = proxy_new(req, o);
     bool upgrade = wants_upgrade(req);
     ssize_t n = request_headers(req, o, upgrade, headers, ARRAY_LEN(headers));

@@ -36,28 +36,31 @@ struct ws_ops {
     /* A whole message (text is valid UTF-8). */
     void (*on_message)(struct ws_conn *ws, enum ws_opcode opcode, struct str data, void *arg);
     void (*on_writable)(struct ws_conn *ws, void *arg);
-    /* Once, last. code: what the peer sent or 1006 when the connection just broke, 1002/1007/1009 for its violations. */
+    /* Once, last. code: what the peer sent or 1006 when the connection just broke, 1002/1007/1009
+     * for its violations. */
     void (*on_close)(struct ws_conn *ws, unsigned code, struct str reason, void *arg);
     void (*on_pong)(struct ws_conn *ws, struct str data, void *arg);
 };
 
 struct ws_opts {
-    size_t max_message;   /* 0: HTTP_WS_MAX_MESSAGE */
-    uint64_t ping_ms;     /* 0: no pings */
-    uint64_t idle_ms;     /* no frame at all for so long: closed with 1001; 0: never */
+    size_t max_message; /* 0: HTTP_WS_MAX_MESSAGE */
+    uint64_t ping_ms;   /* 0: no pings */
+    uint64_t idle_ms;   /* no frame at all for so long: closed with 1001; 0: never */
     const char *subprotocol;
 };
 
 /* Server: checks the handshake (version, key, method), answers 101 or 400/426, takes the stream.
  * NULL when the handshake was refused and answered. */
-struct ws_conn *ws_accept(struct http_req *req, const struct ws_opts *o, const struct ws_ops *ops, void *arg);
+struct ws_conn *ws_accept(struct http_req *req, const struct ws_opts *o, const struct ws_ops *ops,
+                          void *arg);
 /* Client: connected through http_call with upgrade. cb gets NULL and an error, or the HTTP status
  * that came instead of 101 in *error_status. */
 typedef void ws_connect_cb(struct ws_conn *ws, int error, int status, void *arg);
 struct ws_connect;
 struct ws_connect *ws_connect(struct http_client *c, const struct http_target *t, struct str target,
-                              const struct h1_header *headers, size_t n_headers, const struct ws_opts *o,
-                              const struct ws_ops *ops, ws_connect_cb *cb, void *arg);
+                              const struct h1_header *headers, size_t n_headers,
+                              const struct ws_opts *o, const struct ws_ops *ops, ws_connect_cb *cb,
+                              void *arg);
 void ws_connect_cancel(struct ws_connect *w);
 /* Sends a whole message; false when HTTP_OUT_HIGH is queued: wait for on_writable. */
 bool ws_send(struct ws_conn *ws, enum ws_opcode opcode, struct str data);

@@ -8,8 +8,6 @@
 #include "http/internal.h"
 #include "http/ws_internal.h"
 
-#define MAX_USER_HEADERS 64
-
 /* ---- server ---- */
 
 static void refuse(struct http_req *req, int status, const char *reason)
@@ -180,7 +178,7 @@ struct ws_connect *ws_connect(struct http_client *c, const struct http_target *t
                               const struct ws_opts *o, const struct ws_ops *ops, ws_connect_cb *cb,
                               void *arg)
 {
-    struct h1_header h[MAX_USER_HEADERS + 5];
+    struct h1_header h[HTTP_WS_MAX_HEADERS + 5];
     char host[IO_ADDR_TEXT_MAX];
     size_t n = 0;
     struct ws_connect *w = NEW(struct ws_connect);
@@ -188,7 +186,7 @@ struct ws_connect *ws_connect(struct http_client *c, const struct http_target *t
     w->ops = *ops;
     w->cb = cb;
     w->arg = arg;
-    must(n_headers <= MAX_USER_HEADERS);
+    must(n_headers <= HTTP_WS_MAX_HEADERS);
     make_key(w);
     if (!h1_header_get(headers, n_headers, STR("Host")).p) {
         bool is_unix = t->addr.sa.sa_family == AF_UNIX;
