@@ -183,9 +183,11 @@ int osb_client_health(struct osb_client *c, struct osb_error *e)
 
 char *osb_request(struct osb_client *c, const struct osb_request *r, struct osb_error *e)
 {
+    cleanup_free char *accept = r->accept ? xasprintf("Accept: %s", r->accept) : NULL;
     struct transfer t = {.method = r->method,
                          .body = str_from(r->body),
                          .has_body = r->body != NULL,
+                         .extra = {accept},
                          .call = r->call};
     char *out = client_transfer(c, r->path, &t, e) == 0 ? buf_take(&t.answer) : NULL;
     transfer_done(&t);

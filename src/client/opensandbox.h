@@ -155,6 +155,8 @@ OSB_API struct osb_sandbox *osb_create(struct osb_client *c, const struct osb_cr
                                        struct osb_error *e);
 OSB_API struct osb_sandbox *osb_connect(struct osb_client *c, const char *id,
                                         const struct osb_call *call, struct osb_error *e);
+/* A handle without asking anybody: whether the sandbox exists shows with the first call. */
+OSB_API struct osb_sandbox *osb_attach(struct osb_client *c, const char *id);
 OSB_API void osb_sandbox_free(struct osb_sandbox *s); /* the sandbox itself goes on */
 OSB_API const char *osb_sandbox_id(const struct osb_sandbox *s);
 
@@ -416,6 +418,7 @@ struct osb_request {
     const char *method, *path; /* path with query, below /v1 for the lifecycle API */
     const char *body;          /* JSON, or NULL */
     struct osb_call call;
+    const char *accept; /* media type wanted, or NULL */
 };
 OSB_API char *osb_request(struct osb_client *c, const struct osb_request *r, struct osb_error *e);
 OSB_API char *osb_sandbox_request(struct osb_sandbox *s, enum osb_service svc,

@@ -133,9 +133,11 @@ int sandbox_transfer(struct osb_sandbox *s, enum osb_service svc, const char *pa
 char *osb_sandbox_request(struct osb_sandbox *s, enum osb_service svc, const struct osb_request *r,
                           struct osb_error *e)
 {
+    cleanup_free char *accept = r->accept ? xasprintf("Accept: %s", r->accept) : NULL;
     struct transfer t = {.method = r->method,
                          .body = str_from(r->body),
                          .has_body = r->body != NULL,
+                         .extra = {accept},
                          .call = r->call};
     char *out = sandbox_transfer(s, svc, r->path, &t, e) == 0 ? buf_take(&t.answer) : NULL;
     transfer_done(&t);
@@ -159,6 +161,11 @@ static struct osb_sandbox *sandbox_new(struct osb_client *c, const char *id)
     s->id = xstrdup(id);
     (void)pthread_mutex_init(&s->lock, NULL);
     return s;
+}
+
+struct osb_sandbox *osb_attach(struct osb_client *c, const char *id)
+{
+    return sandbox_new(c, id);
 }
 
 void osb_sandbox_free(struct osb_sandbox *s)
