@@ -57,7 +57,8 @@ static void choices_text(struct buf *out, const char *choices)
 {
     struct str rest = str_from(choices);
     for (bool first = true; rest.p; first = false) {
-        (void)buf_printf(out, "%s'%.*s'", first ? "" : ", ", STR_FMT(str_cut(&rest, '|')));
+        struct str word = str_cut(&rest, '|');
+        (void)buf_printf(out, "%s'%.*s'", first ? "" : ", ", STR_FMT(word));
     }
 }
 

@@ -72,7 +72,8 @@ static size_t widest(const char *text)
     struct str rest = str_from(text);
     size_t w = 0;
     while (rest.p) {
-        w = MAX(w, text_width(str_cut(&rest, '\n')));
+        size_t line = text_width(str_cut(&rest, '\n'));
+        w = MAX(w, line);
     }
     return w;
 }
