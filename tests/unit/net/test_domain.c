@@ -14,25 +14,10 @@ static void validity(void **state)
         assert_true(domain_valid(str_from(good[i])));
         assert_true(domain_pattern_valid(str_from(good[i])));
     }
-    static const char *const bad[] = {"",
-                                      ".",
-                                      "..",
-                                      ".a",
-                                      "a..b",
-                                      "a..",
-                                      "-a.b",
-                                      "a-.b",
-                                      "a b",
-                                      "a/b",
-                                      "a:1",
-                                      "*",
-                                      "*.a",
-                                      "a.*",
-                                      "b\xc3\xbc"
-                                      "cher.de",
-                                      "a\n",
-                                      "a,b",
-                                      "[::1]"};
+    static const char *const bad[] = {"",    ".",    "..",   ".a",  "a..b",
+                                      "a..", "-a.b", "a-.b", "a b", "a/b",
+                                      "a:1", "*",    "*.a",  "a.*", "stra\xc3\x9fxe.de",
+                                      "a\n", "a,b",  "[::1]"};
     for (size_t i = 0; i < sizeof(bad) / sizeof(bad[0]); i++) {
         assert_false(domain_valid(str_from(bad[i])));
     }
