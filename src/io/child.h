@@ -42,6 +42,7 @@ struct io_child_opts {
     const char *const *cgroup_procs;
     uint16_t pty_rows, pty_cols;
     int oom_score_adj;   /* 0: inherit */
+    uint64_t max_fds;    /* soft limit of descriptors, when ours is raised; 0: inherit */
     int netns_fd;        /* > 0: setns before exec */
     uint64_t timeout_ms; /* 0: none; at the deadline the whole group is killed */
 };

@@ -138,6 +138,18 @@ static int set_identity(const struct io_child_opts *o)
     return 0;
 }
 
+/* Of this process only: limits are not part of the memory that may be shared. */
+static int set_max_fds(uint64_t n)
+{
+    struct rlimit lim;
+
+    if (getrlimit(RLIMIT_NOFILE, &lim) < 0) {
+        return -errno;
+    }
+    lim.rlim_cur = MIN(n, lim.rlim_max);
+    return setrlimit(RLIMIT_NOFILE, &lim) < 0 ? -errno : 0;
+}
+
 static int enter_surroundings(struct spawn_plan *p)
 {
     const struct io_child_opts *o = p->o;
@@ -171,6 +183,9 @@ static int become(struct spawn_plan *p)
     }
     r = r < 0 ? r : place_stdio(p);
     r = r < 0 ? r : keep_only(o->keep_fds, o->n_keep_fds);
+    if (r == 0 && o->max_fds) { /* when none is opened any more: ours may be beyond it */
+        r = set_max_fds(o->max_fds);
+    }
     if (r == 0 && o->set_ids) {
         r = set_identity(o);
     }

@@ -8,6 +8,7 @@
 #include <sched.h>
 #include <signal.h>
 #include <sys/prctl.h>
+#include <sys/resource.h>
 #include <sys/stat.h>
 #include <sys/wait.h>
 
@@ -391,6 +392,17 @@ static void test_terminal_without_its_child(void **state)
     io_stream_close(s);
 }
 
+static void test_max_fds(void **state)
+{
+    struct rlimit before, after;
+
+    (void)state;
+    assert_int_equal(getrlimit(RLIMIT_NOFILE, &before), 0);
+    expect(&(struct io_child_opts){"sh", SH("ulimit -Sn"), OUT_PIPE, .max_fds = 77}, "77\n");
+    assert_int_equal(getrlimit(RLIMIT_NOFILE, &after), 0);
+    assert_int_equal(before.rlim_cur, after.rlim_cur);
+}
+
 static void test_cgroup_file_oom_score(void **state)
 {
     char path[] = "/tmp/io-child-XXXXXX", got[8] = {0};
@@ -418,8 +430,8 @@ static void test_cgroup_file_oom_score(void **state)
     (void)close(fd);
     assert_int_equal(unlink(path), 0);
     int error = 0;
-    struct io_child_opts bad = {
-        "true", SH("true"), .cgroup_procs = (const char *const[]){"/proc/self/fd/9999", 0}};
+    struct io_child_opts bad = {"true", SH("true"),
+                                .cgroup_procs = (const char *const[]){"/proc/self/fd/9999", 0}};
     assert_null(io_child_spawn(loop, &bad, on_end, NULL, &error));
     assert_int_equal(error, -EBADF);
     struct io_child_opts o = {"true", SH("true"), .cgroup_procs = (const char *const[]){path, 0}};
@@ -668,6 +680,7 @@ int main(void)
         T(test_terminal),
         T(test_terminal_hangup),
         T(test_terminal_without_its_child),
+        T(test_max_fds),
         T(test_cgroup_file_oom_score),
         T(test_real_cgroup),
         T(test_netns),
