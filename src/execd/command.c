@@ -4,6 +4,7 @@
 
 #include <stdlib.h>
 
+#include "base/cleanup.h"
 #include "base/clock.h"
 #include "base/must.h"
 #include "base/utf8.h"
@@ -27,27 +28,41 @@ static off_t log_bytes(const struct command *c)
     return c->log ? cmd_log_end(c->log) - cmd_log_start(c->log) : 0;
 }
 
-static void forget_oldest(struct command_table *t)
+static void forget_log(struct command_table *t, struct command *c)
 {
-    struct command *c = list_entry(list_first(&t->finished), struct command, node);
-    t->n_finished--;
-    t->log_bytes -= MIN(t->log_bytes, (uint64_t)log_bytes(c));
-    command_free(c);
+    if (c->log) {
+        t->n_logs--;
+        t->log_bytes -= MIN(t->log_bytes, (uint64_t)log_bytes(c));
+        job_detach(take_ptr(&c->job)); /* a survivor may still write; nobody will read it */
+        cmd_log_free(take_ptr(&c->log));
+    }
+}
+
+static void forget_oldest_logs(struct command_table *t)
+{
+    list_each (it, &t->finished) {
+        if (t->n_logs <= EXECD_MAX_LOGS && t->log_bytes <= EXECD_LOGS_TOTAL_MAX) {
+            return;
+        }
+        forget_log(t, list_entry(it, struct command, node));
+    }
 }
 
 /* Drops what is too old or too much, and comes back when the next one is due. */
 static void expire(struct command_table *t)
 {
     uint64_t now = clock_mono_ms();
+    forget_oldest_logs(t);
     while (!list_empty(&t->finished)) {
         struct command *c = list_entry(list_first(&t->finished), struct command, node);
         uint64_t age = now - c->finished_mono_ms;
-        if (age < EXECD_RECORD_TTL_MS && t->n_finished <= EXECD_MAX_RECORDS &&
-            t->log_bytes <= EXECD_LOGS_TOTAL_MAX) {
+        if (age < EXECD_RECORD_TTL_MS && t->n_finished <= EXECD_MAX_RECORDS) {
             io_timer_start(&t->expiry, EXECD_RECORD_TTL_MS - age);
             return;
         }
-        forget_oldest(t);
+        forget_log(t, c);
+        t->n_finished--;
+        command_free(c);
     }
 }
 
@@ -151,6 +166,7 @@ void command_finish(struct command *c, const struct outcome *o)
     list_push_back(&t->finished, &c->node);
     t->n_running--;
     t->n_finished++;
+    t->n_logs += c->log != NULL;
     t->log_bytes += (uint64_t)log_bytes(c);
     expire(t);
 }

@@ -1,7 +1,9 @@
 #pragma once
 /* Commands: the table of what runs and what has run, and how one is started, watched and
  * interrupted. A record is there before the client learns its id, and stays for
- * EXECD_RECORD_TTL_MS after its end, but at most EXECD_MAX_RECORDS of them. */
+ * EXECD_RECORD_TTL_MS after its end, but at most EXECD_MAX_RECORDS of them. A log costs a
+ * descriptor and disk: of those at most EXECD_MAX_LOGS and EXECD_LOGS_TOTAL_MAX bytes are kept, and
+ * the record of an older one goes on without it. */
 
 #include <stdbool.h>
 #include <stdint.h>
@@ -39,7 +41,8 @@ struct command_table {
     struct list running, finished;
     struct list interrupts; /* escalations under way */
     size_t n_running, n_finished;
-    uint64_t log_bytes; /* of finished background commands */
+    size_t n_logs;      /* of finished background commands */
+    uint64_t log_bytes; /* together */
     struct io_timer expiry;
 };
 

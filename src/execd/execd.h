@@ -47,10 +47,11 @@ struct execd {
 
     struct drains drains;
     struct oom_watch oom;
-    struct buf scratch; /* for one callback at a time: encoded events on their way out */
-    char *read_buf;     /* EXECD_READ_CHUNK bytes, likewise: what came out of a pipe */
-    int null_fd;        /* stdin of children */
-    int oom_score_adj;  /* of the children; 0: as ours */
+    struct buf scratch;     /* for one callback at a time: encoded events on their way out */
+    char *read_buf;         /* EXECD_READ_CHUNK bytes, likewise: what came out of a pipe */
+    int null_fd;            /* stdin of children */
+    int oom_score_adj;      /* of the children; 0: as ours */
+    uint64_t child_max_fds; /* their limit of descriptors; ours is raised */
 
     /* shutdown */
     struct list stop_hooks;

@@ -116,6 +116,7 @@ static int spawn(struct init *in)
         .new_session = true,
         .cgroup_procs = x->cfg.workload_procs,
         .oom_score_adj = x->oom_score_adj,
+        .max_fds = x->child_max_fds,
     };
     if (in->log) {
         o.out = o.err = (struct io_child_fd){IO_STDIO_PIPE, -1};

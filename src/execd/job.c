@@ -235,6 +235,7 @@ static int spawn(struct job *j, const struct job_spec *spec, int out_fd, int err
         .n_groups = spec->n_groups,
         .cgroup_procs = x->cfg.workload_procs,
         .oom_score_adj = x->oom_score_adj,
+        .max_fds = x->child_max_fds,
         .timeout_ms = spec->timeout_ms,
     };
     int r = 0;

@@ -4,6 +4,7 @@
 /* Requests */
 #define EXECD_MAX_BODY (16u << 20)     /* JSON request body of commands and sessions: 413 */
 #define EXECD_MAX_CONNECTIONS 8192     /* open client connections: 503 */
+#define EXECD_MAX_FDS 65536            /* soft limit of descriptors, if the hard one allows */
 #define EXECD_POOL_THREADS 2           /* workers for blocking file work */
 #define EXECD_POOL_QUEUE 512           /* jobs waiting for them: 503 */
 #define EXECD_WRITE_TIMEOUT_MS 600000u /* a response that makes no progress at all is cut */
@@ -21,6 +22,7 @@
 #define EXECD_RECORD_CONTENT_MAX (8u << 10)     /* bytes of command text kept in a record */
 #define EXECD_LOG_MAX (64u << 20)         /* newest bytes kept of a background command's output */
 #define EXECD_LOGS_TOTAL_MAX (256u << 20) /* of all finished background commands together */
+#define EXECD_MAX_LOGS 256                /* finished background commands whose log is kept */
 #define EXECD_MAX_DRAINS 256              /* pipes of finished commands that survivors still hold */
 #define EXECD_INTERRUPT_GRACE_MS 3000u    /* from SIGTERM to SIGKILL */
 

@@ -308,6 +308,7 @@ int pty_start(struct pty *p, bool tty)
         .pty_rows = ROWS,
         .pty_cols = COLS,
         .oom_score_adj = x->oom_score_adj,
+        .max_fds = x->child_max_fds,
     };
     int r = 0;
     p->is_tty = tty;

@@ -212,6 +212,9 @@ void route_command_logs(struct http_req *req)
         reply_error(req, 400, CODE_INVALID_BODY, "command not found: %.*s", STR_FMT(id));
     } else if (!c->background) {
         reply_error(req, 400, CODE_INVALID_BODY, "command %s is not running in background", c->id);
+    } else if (!c->log) {
+        reply_error(req, 400, CODE_INVALID_BODY,
+                    "error open combined output file for command %s: expired", c->id);
     } else if (cursor < 0) {
         reply_error(req, 400, CODE_INVALID_BODY, "error seek file: negative position");
     } else {

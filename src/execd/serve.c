@@ -10,6 +10,7 @@
 #include <string.h>
 #include <sys/mman.h>
 #include <sys/prctl.h>
+#include <sys/resource.h>
 #include <unistd.h>
 
 #include "base/cleanup.h"
@@ -96,6 +97,19 @@ static void protect_from_oom(struct execd *x)
                      STR("-999")); /* needs CAP_SYS_RESOURCE */
 }
 
+/* A few descriptors per command and connection: the usual soft limit is for programs that use
+ * select(2), and children get it back. */
+static void raise_descriptor_limit(struct execd *x)
+{
+    struct rlimit lim;
+    if (getrlimit(RLIMIT_NOFILE, &lim) < 0 || lim.rlim_cur >= EXECD_MAX_FDS) {
+        return;
+    }
+    x->child_max_fds = lim.rlim_cur;
+    lim.rlim_cur = MIN(lim.rlim_max, (rlim_t)EXECD_MAX_FDS);
+    (void)setrlimit(RLIMIT_NOFILE, &lim); /* up to the hard limit: cannot be refused */
+}
+
 /* Children would not start at all if their cgroup could not be joined. */
 static void check_workload_cgroup(struct execd_config *c)
 {
@@ -172,6 +186,7 @@ struct execd *execd_new(struct execd_config *take_cfg, struct err *e)
     list_init(&x->stop_hooks);
     tune_memory();
     protect_from_oom(x);
+    raise_descriptor_limit(x);
     check_workload_cgroup(&x->cfg);
     x->loop = io_loop_new();
     execd_stop_init(x);
