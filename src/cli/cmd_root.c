@@ -23,9 +23,8 @@ static const struct cli_opt options[] = {
 };
 
 static const struct cli_cmd *const commands[] = {
-    &cmd_sandbox,  &cmd_command,     &cmd_file,   &cmd_egress,
-    &cmd_vault,    &cmd_diagnostics, &cmd_devops, &cmd_config,
-    /*MORE*/ NULL,
+    &cmd_sandbox, &cmd_command, &cmd_file, &cmd_egress, &cmd_vault, &cmd_diagnostics,
+    &cmd_devops,  &cmd_config,  &cmd_run,  &cmd_shell,  &cmd_exec,  NULL,
 };
 
 const struct cli_cmd cmd_root = {

@@ -19,7 +19,8 @@
  *   - Calls block. They end early when the deadline of the client or of the call passes
  *     (OSB_ETIMEOUT), or when osb_cancel() is called on their token from any thread
  * (OSB_ECANCELED).
- *   - Nothing is printed, no signal is touched, no global is changed. */
+ *   - Nothing is printed and no signal is touched, with one exception: opening a terminal makes the
+ *     process ignore SIGPIPE. */
 
 #ifndef OPENSANDBOX_H
 #define OPENSANDBOX_H
@@ -402,7 +403,7 @@ OSB_API struct osb_pty *osb_pty_open(struct osb_sandbox *s, const struct osb_pty
 OSB_API const char *osb_pty_id(const struct osb_pty *p);
 /* Until the program ends or the connection breaks. Returns 0, or -1. */
 OSB_API int osb_pty_run(struct osb_pty *p, struct osb_error *e);
-/* Any thread. */
+/* Any thread, from osb_pty_open() to osb_pty_free(). -1: 8 MiB of input are waiting already. */
 OSB_API int osb_pty_write(struct osb_pty *p, const void *data, size_t n);
 OSB_API int osb_pty_resize(struct osb_pty *p, uint16_t rows, uint16_t cols);
 OSB_API void osb_pty_detach(struct osb_pty *p); /* osb_pty_run() returns; the program goes on */
