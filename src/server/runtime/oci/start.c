@@ -413,6 +413,9 @@ static int explain(const struct start *st, const struct start_opts *so, enum err
 
 static int open_first_process(struct start *st)
 {
+    if (st->pidfd >= 0) { /* the engine had ended before the sandbox spoke */
+        return 0;
+    }
     st->pid = read_pid_file(st->pid_file);
     if (st->pid <= 0) {
         return -ENOENT;
