@@ -28,6 +28,8 @@ def wait_for(condition, what="condition", timeout=WAIT):
 class Execd:
     """A running execd. `wrap` goes in front of its command line (unshare, setpriv, ...)."""
 
+    ends_with = (0, -signal.SIGTERM, -signal.SIGKILL)  # what `launch` accepts in the end
+
     def __init__(self, log, args=(), env=None, wrap=(), init=None, cwd="/", binary=EXECD, unset=()):
         self.log_path = str(log)
         ready, write = os.pipe()
@@ -130,7 +132,7 @@ def launch(tmp_path):
     for e in started:
         code = e.stop()
         assert "ERROR: " not in e.log() and "runtime error" not in e.log(), e.log()
-        assert code in (0, -signal.SIGTERM, -signal.SIGKILL), e.log()
+        assert code in e.ends_with, e.log()
 
 
 @pytest.fixture(scope="module")
