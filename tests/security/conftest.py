@@ -15,21 +15,32 @@ def needs_root():
 
 @pytest.fixture(scope="module")
 def box():
-    """One instance per file; each test uses ids of its own."""
-    b = ocibox.Box()
+    b = ocibox.Box(id_ranges=16)
     yield b
     b.close()
 
 
-@pytest.fixture
-def fresh():
-    """Instances with options of their own."""
-    made = []
+class Sandbox:
+    def __init__(self, box, id, engine):
+        self.box, self.id, self.engine = box, id, engine
 
-    def make(**options):
-        made.append(ocibox.Box(**options))
-        return made[-1]
+    def sh(self, command, **kw):
+        return self.box.sh(self.id, command, **kw)
 
-    yield make
-    for b in made:
-        b.close()
+    def py(self, source, **kw):
+        return self.box.py(self.id, source, **kw)
+
+    @property
+    def pid(self):
+        return self.box.record(self.id)["pid"]
+
+
+@pytest.fixture(scope="module", params=ocibox.ENGINES)
+def sandbox(request, box):
+    """One sandbox per engine and file, in which everything runs as root."""
+    if not ocibox.installed(request.param):
+        pytest.skip(f"{request.param} is not installed")
+    id = f"victim-{request.param}"
+    box.create(id, "--engine", request.param, "--memory", 512 << 20, "--pids", 400)
+    yield Sandbox(box, id, request.param)
+    box.tool("remove", id, check=False)

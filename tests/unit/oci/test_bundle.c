@@ -98,7 +98,8 @@ static void test_capabilities(void **state)
     struct str_list list = {own, 2};
     b.capabilities = &list;
     cleanup_(json_free) struct json *k = write_bundle(&b);
-    assert_int_equal(json_len(json_at(k, "process.capabilities.permitted")), 2);
+    assert_int_equal(json_len(json_at(k, "process.capabilities.permitted")),
+                     3); /* and the shield */
     assert_true(list_has(json_at(k, "process.capabilities.permitted"), "CAP_NET_RAW"));
     own[0] = "CAP_EVERYTHING";
     cleanup_(buf_done) struct buf out = BUF_INIT(1 << 20);

@@ -17,6 +17,11 @@ static const char *const default_caps[] = {
     "CAP_SETGID", "CAP_SETUID",       "CAP_SETPCAP", "CAP_SETFCAP", "CAP_SYS_CHROOT",
 };
 
+/* One more that execd has and takes from everything it starts (it is of no use in a user
+ * namespace): whoever has fewer capabilities cannot trace it, read its memory or take its
+ * descriptors. */
+#define SHIELD_CAP "CAP_WAKE_ALARM"
+
 static const char *const known_caps[] = {
     "CHOWN",
     "DAC_OVERRIDE",
@@ -121,13 +126,13 @@ static int put_capabilities(struct json_out *o, const struct str_list *wanted, s
     json_key(o, "capabilities");
     json_obj_begin(o);
     for (size_t i = 0; i < ARRAY_LEN(sets); i++) {
-        if (!wanted || !wanted->n) {
-            put_strings(o, sets[i], default_caps, ARRAY_LEN(default_caps));
-            continue;
-        }
         json_key(o, sets[i]);
         json_arr_begin(o);
-        for (size_t k = 0; k < wanted->n; k++) {
+        json_put_cstr(o, SHIELD_CAP);
+        for (size_t k = 0; (!wanted || !wanted->n) && k < ARRAY_LEN(default_caps); k++) {
+            json_put_cstr(o, default_caps[k]);
+        }
+        for (size_t k = 0; wanted && k < wanted->n; k++) {
             const char *name = wanted->v[k];
             char full[64];
             if (!bundle_capability_known(name)) {

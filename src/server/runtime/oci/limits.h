@@ -10,6 +10,8 @@
 #define OCI_LOGS_MAX (8u << 20)         /* bytes that one reading of logs returns */
 #define OCI_HEADROOM_MEMORY (48u << 20) /* bytes execd may use beyond the sandbox's limit */
 #define OCI_HEADROOM_PIDS 64u           /* tasks execd may have beyond the sandbox's limit */
+#define OCI_RUNSC_PIDS_EACH 3u          /* host threads runsc may have for each task inside */
+#define OCI_RUNSC_PIDS_OWN 512u         /* and for itself */
 #define OCI_MEMORY_MIN (6u << 20)       /* bytes: a smaller memory limit is refused */
 #define OCI_CPU_MIN_MILLIS 10u          /* thousandths of a core: a smaller limit is refused */
 #define OCI_PIDS_MIN 4u                 /* tasks: a smaller limit is refused */
