@@ -33,5 +33,6 @@ void *arena_array(struct arena *a, size_t n, size_t size) __attribute__((returns
 char *arena_strdup(struct arena *a, const char *s) __attribute__((returns_nonnull));
 /* NUL-terminated copy. */
 char *arena_str(struct arena *a, struct str s) __attribute__((returns_nonnull));
-char *arena_printf(struct arena *a, const char *fmt, ...) __attribute__((format(printf, 2, 3), returns_nonnull));
+char *arena_printf(struct arena *a, const char *fmt, ...)
+    __attribute__((format(printf, 2, 3), returns_nonnull));
 #define ARENA_NEW(a, type) ((type *)arena_alloc((a), sizeof(type)))

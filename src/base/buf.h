@@ -2,8 +2,9 @@
 /* A growing byte buffer with a mandatory maximum.
  *
  * Invariant: len <= cap <= max (+1 for the hidden NUL of buf_cstr). Appending beyond max appends
- * nothing, marks the buffer as failed and returns -ENOSPC, and so does every append after it; a chain of appends can be checked
- * once at the end with buf_failed(). Memory is allocated on first use and returned by buf_done(). */
+ * nothing, marks the buffer as failed and returns -ENOSPC, and so does every append after it; a
+ * chain of appends can be checked once at the end with buf_failed(). Memory is allocated on first
+ * use and returned by buf_done(). */
 
 #include <stdarg.h>
 #include <stdbool.h>

@@ -1,7 +1,7 @@
 #pragma once
-/* Scope-bound ownership. `cleanup_free char *p = ...;` frees at the end of the block, `take_ptr(&p)`
- * moves the value out. Types add their own with DEFINE_CLEANUP(struct foo *, foo_free) and use
- * `cleanup_(foo_free) struct foo *f = NULL;`. */
+/* Scope-bound ownership. `cleanup_free char *p = ...;` frees at the end of the block,
+ * `take_ptr(&p)` moves the value out. Types add their own with DEFINE_CLEANUP(struct foo *,
+ * foo_free) and use `cleanup_(foo_free) struct foo *f = NULL;`. */
 
 #include <dirent.h>
 #include <stdio.h>

@@ -6,7 +6,7 @@
 #include "base/buf.h"
 #include "base/str.h"
 
-int64_t clock_wall_ms(void);  /* since the epoch */
+int64_t clock_wall_ms(void); /* since the epoch */
 int64_t clock_wall_us(void);
 uint64_t clock_mono_ms(void);
 uint64_t clock_mono_us(void);

@@ -10,17 +10,17 @@
 
 enum err_code {
     ERR_NONE,
-    ERR_INVALID,     /* the caller's input is wrong: 400 */
-    ERR_UNAUTHORIZED,/* who are you: 401 */
-    ERR_DENIED,      /* known, but not allowed: 403 */
-    ERR_NOT_FOUND,   /* 404 */
-    ERR_CONFLICT,    /* state does not allow it now: 409 */
-    ERR_LIMIT,       /* a named limit was reached: 413, 429 or 507 by context */
-    ERR_UNSUPPORTED, /* this build, host or runtime cannot: 501 */
-    ERR_TIMEOUT,     /* 504 */
-    ERR_UNAVAILABLE, /* try again later: 503 */
-    ERR_IO,          /* the system refused: 500 */
-    ERR_INTERNAL,    /* our fault: 500 */
+    ERR_INVALID,      /* the caller's input is wrong: 400 */
+    ERR_UNAUTHORIZED, /* who are you: 401 */
+    ERR_DENIED,       /* known, but not allowed: 403 */
+    ERR_NOT_FOUND,    /* 404 */
+    ERR_CONFLICT,     /* state does not allow it now: 409 */
+    ERR_LIMIT,        /* a named limit was reached: 413, 429 or 507 by context */
+    ERR_UNSUPPORTED,  /* this build, host or runtime cannot: 501 */
+    ERR_TIMEOUT,      /* 504 */
+    ERR_UNAVAILABLE,  /* try again later: 503 */
+    ERR_IO,           /* the system refused: 500 */
+    ERR_INTERNAL,     /* our fault: 500 */
     ERR__COUNT
 };
 

@@ -4,8 +4,8 @@
  *     log_info("sandbox created", LOG_S("id", id), LOG_I("ms", ms));
  *
  * The message is a constant sentence; what varies goes into fields. The request id of the current
- * thread is added when set. Libraries do not log above debug: each error is logged once, at the top.
- * Never pass a secret. Thread-safe; a line is one write(2). */
+ * thread is added when set. Libraries do not log above debug: each error is logged once, at the
+ * top. Never pass a secret. Thread-safe; a line is one write(2). */
 
 #include <stdbool.h>
 #include <stdint.h>
@@ -40,7 +40,8 @@ void log_event(enum log_level level, const char *msg, const struct log_field *fi
 #define LOG_AT(level, msg, ...)                                                                    \
     do {                                                                                           \
         if (log_enabled(level)) {                                                                  \
-            log_event((level), (msg), (const struct log_field[]){__VA_ARGS__ __VA_OPT__(, ){NULL}});       \
+            log_event((level), (msg),                                                              \
+                      (const struct log_field[]){__VA_ARGS__ __VA_OPT__(, ){NULL}});               \
         }                                                                                          \
     } while (0)
 #define log_debug(...) LOG_AT(LOG_DEBUG, __VA_ARGS__)

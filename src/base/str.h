@@ -1,6 +1,7 @@
 #pragma once
 /* String views: pointer and length, by value, never owning, not NUL-terminated.
- * C strings appear only at the border to libc; everything that was parsed out of a buffer is a str. */
+ * C strings appear only at the border to libc; everything that was parsed out of a buffer is a str.
+ */
 
 #include <stdbool.h>
 #include <stddef.h>
@@ -45,6 +46,6 @@ struct str str_trim(struct str s);
 /* Cuts the piece before the first `sep` off the front of *rest and returns it; without a separator
  * the whole rest is returned and *rest becomes STR_NULL. Loop while rest.p is not NULL. */
 struct str str_cut(struct str *rest, char sep);
-char *str_dup(struct str s);             /* heap, NUL-terminated */
+char *str_dup(struct str s); /* heap, NUL-terminated */
 /* Copies into `out` with a NUL; -ENOSPC when it does not fit, -EINVAL when it contains a NUL. */
 int str_to_cstr(struct str s, char *out, size_t out_len);

@@ -269,7 +269,7 @@ int sampler_read(struct sampler *s, const struct cpu_sample *since, struct metri
                  struct err *e)
 {
     struct cpu_sample now;
-    uint64_t used, total;
+    uint64_t used = 0, total = 0;
     int64_t at_ms = clock_wall_ms();
     if (sampler_cpu(s, &now, e) < 0 || sampler_memory(s, &used, &total, e) < 0) {
         return -1;

@@ -48,7 +48,7 @@ static int unnamed_in(const char *dir)
     }
     cleanup_free char *path = NULL;
     fd = create_in(dir, &path);
-    if (fd >= 0) {
+    if (fd >= 0 && path) {
         (void)unlink(path);
     }
     return fd;

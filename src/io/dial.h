@@ -1,5 +1,6 @@
 #pragma once
-/* Outgoing connections: to an address, to a Unix socket, or from inside another network namespace. */
+/* Outgoing connections: to an address, to a Unix socket, or from inside another network namespace.
+ */
 
 #include <stdint.h>
 

@@ -1,6 +1,7 @@
 #pragma once
 /* A bounded pool of worker threads for blocking work: SQLite, engines, registries. The queue has a
- * limit; being full is an answer (-EAGAIN), never a wait. Work hands its result back with io_post(). */
+ * limit; being full is an answer (-EAGAIN), never a wait. Work hands its result back with
+ * io_post(). */
 
 #include <stddef.h>
 

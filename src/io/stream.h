@@ -6,9 +6,9 @@
  *
  *   - io_stream_want() says which events are wanted. Level-triggered: READABLE is reported as long
  *     as there is something to read and it is wanted. Not wanting READABLE *is* the backpressure.
- *   - The callback calls io_stream_read() / io_stream_writev() / io_stream_sendfile() until they say
- *     -EAGAIN or it has had enough for this turn.
- *     Plaintext that TLS has read ahead counts as something to read.
+ *   - The callback calls io_stream_read() / io_stream_writev() / io_stream_sendfile() until they
+ * say -EAGAIN or it has had enough for this turn. Plaintext that TLS has read ahead counts as
+ * something to read.
  *   - IO_HUP reports that the peer is gone (EPOLLRDHUP, EPOLLHUP, EPOLLERR), once
  *     each time io_stream_watch_hup() is switched on, also while nothing is wanted. Data may still
  *     be readable.
@@ -42,7 +42,8 @@ void io_stream_watch_hup(struct io_stream *s, bool on);
 
 /* Bytes, 0 at end of stream, -EAGAIN, or another negative errno (-EPROTO for a TLS failure). */
 ssize_t io_stream_read(struct io_stream *s, void *p, size_t n);
-/* After -EAGAIN the next write begins with the same bytes and is not shorter: TLS has sealed them. */
+/* After -EAGAIN the next write begins with the same bytes and is not shorter: TLS has sealed them.
+ */
 ssize_t io_stream_writev(struct io_stream *s, const struct iovec *iov, int n_iov);
 ssize_t io_stream_write(struct io_stream *s, const void *p, size_t n);
 /* From file `fd` at *offset (advanced); sendfile(2) on plain sockets, read+write through TLS. */
@@ -50,7 +51,7 @@ ssize_t io_stream_sendfile(struct io_stream *s, int fd, off_t *offset, size_t n)
 /* Half-closes the write side (TLS: close_notify; pipe: its reader sees the end). 0; -EAGAIN (TLS
  * only: again when writable); -EOPNOTSUPP for a terminal; or another negative errno. */
 int io_stream_shutdown(struct io_stream *s);
-void io_stream_close(struct io_stream *s);   /* NULL is fine */
+void io_stream_close(struct io_stream *s); /* NULL is fine */
 /* Close with a reset, so that nothing lingers: for protocol violations and floods. */
 void io_stream_abort(struct io_stream *s);
 

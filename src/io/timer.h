@@ -17,7 +17,8 @@ struct io_timer {
 
 void io_timer_init(struct io_timer *t, struct io_loop *l, void (*fn)(struct io_timer *t));
 void io_timer_start(struct io_timer *t, uint64_t after_ms);
-void io_timer_stop(struct io_timer *t); /* harmless when not armed; must precede freeing the owner */
+void io_timer_stop(
+    struct io_timer *t); /* harmless when not armed; must precede freeing the owner */
 static inline bool io_timer_armed(const struct io_timer *t)
 {
     return t->due_ms != 0;

@@ -17,7 +17,7 @@ struct io_tls_server_opts {
 struct io_tls_client_opts {
     const char *ca_file; /* NULL: the system's */
     const char *cert_file, *key_file;
-    bool insecure;       /* do not verify: only on an explicit user option */
+    bool insecure; /* do not verify: only on an explicit user option */
     const char *alpn;
 };
 
@@ -29,7 +29,8 @@ void io_tls_ctx_unref(struct io_tls_ctx *c);
  * caller's (io_tls_cancel). The TLS stream begins with no callback and nothing wanted. */
 typedef void io_tls_cb(struct io_stream *s, const struct err *e, void *arg);
 struct io_tls_op;
-struct io_tls_op *io_tls_accept(struct io_tls_ctx *c, struct io_stream *take_s, io_tls_cb *cb, void *arg);
-struct io_tls_op *io_tls_connect(struct io_tls_ctx *c, struct io_stream *take_s, const char *server_name,
-                                 io_tls_cb *cb, void *arg);
+struct io_tls_op *io_tls_accept(struct io_tls_ctx *c, struct io_stream *take_s, io_tls_cb *cb,
+                                void *arg);
+struct io_tls_op *io_tls_connect(struct io_tls_ctx *c, struct io_stream *take_s,
+                                 const char *server_name, io_tls_cb *cb, void *arg);
 void io_tls_cancel(struct io_tls_op *op); /* closes; cb is not called */

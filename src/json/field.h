@@ -70,19 +70,21 @@ struct json_field {
     const char *name;
     enum json_field_kind kind;
     size_t offset;
-    const char *alias;         /* accepted as well when decoding (snake_case) */
+    const char *alias; /* accepted as well when decoding (snake_case) */
     const struct json_table *sub;
-    const char *const *choices;/* NULL-terminated enum of strings; also for each value of a list or map */
-    const char *pattern;       /* POSIX extended regular expression, anchored by the author; like choices */
-    bool required;             /* must be present and not null */
-    bool not_null;             /* absent is fine, null is not */
-    bool omit_empty;           /* encode: skip empty strings, lists and maps, zero numbers */
-    bool encode_null;          /* encode: absent as null instead of leaving it out */
-    bool ignore_case;          /* the key matches in any case */
-    bool lenient;              /* INT: also decimal text; BOOL: also words and 0/1; TIME: also Unix
-                                  seconds and a bare date */
-    int64_t min, max;          /* INT and NUM; both 0: no range; max below min: no upper bound */
-    size_t min_len, max_len;   /* STR (characters), lists and maps (entries); max_len 0: no limit */
+    const char *const
+        *choices; /* NULL-terminated enum of strings; also for each value of a list or map */
+    const char
+        *pattern;     /* POSIX extended regular expression, anchored by the author; like choices */
+    bool required;    /* must be present and not null */
+    bool not_null;    /* absent is fine, null is not */
+    bool omit_empty;  /* encode: skip empty strings, lists and maps, zero numbers */
+    bool encode_null; /* encode: absent as null instead of leaving it out */
+    bool ignore_case; /* the key matches in any case */
+    bool lenient;     /* INT: also decimal text; BOOL: also words and 0/1; TIME: also Unix
+                         seconds and a bare date */
+    int64_t min, max; /* INT and NUM; both 0: no range; max below min: no upper bound */
+    size_t min_len, max_len; /* STR (characters), lists and maps (entries); max_len 0: no limit */
 };
 
 enum json_unknown { JSON_UNKNOWN_IGNORE, JSON_UNKNOWN_ERROR };
@@ -101,8 +103,15 @@ struct json_table {
     }
 
 enum json_issue_kind {
-    JSON_MISSING, JSON_BAD_TYPE, JSON_OUT_OF_RANGE, JSON_BAD_LENGTH, JSON_BAD_CHOICE, JSON_BAD_PATTERN,
-    JSON_UNKNOWN_FIELD, JSON_BAD_TIME, JSON_BAD_VALUE,
+    JSON_MISSING,
+    JSON_BAD_TYPE,
+    JSON_OUT_OF_RANGE,
+    JSON_BAD_LENGTH,
+    JSON_BAD_CHOICE,
+    JSON_BAD_PATTERN,
+    JSON_UNKNOWN_FIELD,
+    JSON_BAD_TIME,
+    JSON_BAD_VALUE,
 };
 
 struct json_issue {

@@ -40,12 +40,12 @@ const char *json_type_name(const struct json *j); /* "object", "string", ... */
 struct json *json_get(const struct json *obj, const char *key); /* NULL when missing */
 /* Dotted path through objects: json_at(j, "State.Status"). */
 struct json *json_at(const struct json *j, const char *path);
-struct str json_str(const struct json *j);               /* STR_NULL when not a string */
-const char *json_cstr(const struct json *j);             /* NULL when not a string */
+struct str json_str(const struct json *j);   /* STR_NULL when not a string */
+const char *json_cstr(const struct json *j); /* NULL when not a string */
 int64_t json_int(const struct json *j, int64_t fallback);
 double json_num(const struct json *j, double fallback);
 bool json_bool(const struct json *j, bool fallback);
-size_t json_len(const struct json *j);                   /* array or object */
+size_t json_len(const struct json *j); /* array or object */
 struct json *json_item(const struct json *arr, size_t i);
 /* `void *it = NULL; while (json_next(obj, &it, &key, &value))`, in the order of the text. */
 bool json_next(const struct json *obj, void **it, const char **ret_key, struct json **ret_value);

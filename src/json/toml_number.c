@@ -59,7 +59,7 @@ static struct json *prefixed_int(struct str digits, unsigned base, const char **
 /* text: without underscores, with its sign. */
 static struct json *decimal(struct str text, const char **why)
 {
-    bool plus = text.p[0] == '+';
+    bool plus = text.n && text.p[0] == '+';
     struct str number = str_sub(text, plus, text.n);
     size_t first = number.n && number.p[0] == '-';
     *why = "malformed number";

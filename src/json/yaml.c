@@ -212,7 +212,8 @@ static int open_frame(struct reader *r, const yaml_event_t *ev, struct json *tak
         why = "nested too deeply";
     } else if (key_expected(r)) {
         why = "a list or map cannot be a key";
-    } else if (tag && strcmp((const char *)tag, own_tag) != 0 && strcmp((const char *)tag, "!")) {
+    } else if (tag && strcmp((const char *)tag, own_tag) != 0 &&
+               strcmp((const char *)tag, "!") != 0) {
         why = "custom tags are not supported";
     }
     if (why) {

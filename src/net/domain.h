@@ -1,10 +1,10 @@
 #pragma once
 /* Domain names and patterns: "example.com" (exact), "*.example.com" (any depth below, not itself),
  * "*" (everything). Compared without case and without a final dot. */
-#include <stdbool.h>
 #include "base/str.h"
+#include <stdbool.h>
 #define DOMAIN_MAX 253
-bool domain_valid(struct str s);         /* LDH labels and '_', 1..63 each */
+bool domain_valid(struct str s); /* LDH labels and '_', 1..63 each */
 bool domain_pattern_valid(struct str s);
 bool domain_match(struct str pattern, struct str name);
 /* Lower case, no final dot; -EINVAL when not valid. */

@@ -47,6 +47,7 @@ static void key_name(const char *text, char out[KEY_NAME_MAX])
 {
     unsigned char md[EVP_MAX_MD_SIZE];
     unsigned n = 0;
+    must(text);
     must(EVP_Digest(text, strlen(text), md, &n, EVP_sha256(), NULL) == 1);
     (void)snprintf(out, KEY_NAME_MAX, "key-%02x%02x%02x%02x", md[0], md[1], md[2], md[3]);
 }

@@ -195,7 +195,7 @@ static int install_layer(struct pull *pl, size_t i, int blob_fd, struct err *e)
 {
     char temp[64];
     cleanup_close int root = -1;
-    struct unpack_stats stats;
+    struct unpack_stats stats = {0};
     struct image_layer *l = &pl->img->layers[i];
     report(pl, pl->layers[i].digest, "unpacking", 0, pl->layers[i].size);
     if (image_store_temp(pl->s, temp, &root, e) < 0) {
