@@ -1,0 +1,119 @@
+/* osb code: a snippet, a file, or a conversation with an interpreter in a sandbox. */
+
+#include <stdio.h>
+#include <string.h>
+#include <unistd.h>
+
+#include "base/fd.h"
+#include "cli/cli.h"
+#include "cli/commands.h"
+
+static bool on_event(const struct osb_event *ev, void *arg)
+{
+    struct run_view *v = arg;
+    if (ev->type == OSB_EV_RESULT && ev->text) {
+        out_line(&v->x->out, "%.*s", (int)ev->text_len, ev->text);
+        return !v->x->out.broken;
+    }
+    return run_on_event(ev, arg);
+}
+
+/* 0, or an exit code after a message. */
+static int run_snippet(struct cli *x, struct osb_sandbox *s, const char *context,
+                       const char *language, const char *code)
+{
+    struct osb_error e = {0};
+    struct run_view v = {.x = x};
+    struct osb_run_opts o = {.on_event = on_event, .arg = &v, .discard = true, .call = cli_call(x)};
+    cleanup_(osb_result_free) struct osb_result *r =
+        osb_code_run(s, context, language, code, &o, &e);
+    if (!r) {
+        return x->out.broken ? EXIT_SIGPIPE : cli_error(x, &e, "Run code");
+    }
+    if (!osb_result_error_name(r)) {
+        return 0;
+    }
+    const char *const *line = osb_result_traceback(r);
+    if (line && *line) {
+        for (; *line; line++) {
+            (void)fprintf(stderr, "%s\n", *line);
+        }
+    } else {
+        (void)fprintf(stderr, "%s: %s\n", osb_result_error_name(r), osb_result_error_value(r));
+    }
+    return 1;
+}
+
+/* A block goes on after a colon or a backslash, until a blank line. */
+static bool goes_on(const struct buf *b, const char *line)
+{
+    size_t n = strlen(line);
+    return (n && (line[n - 1] == ':' || line[n - 1] == '\\')) ||
+           (n && b->len > n + 1 && (line[0] == ' ' || line[0] == '\t'));
+}
+
+static int converse(struct cli *x, struct osb_sandbox *s, const char *language)
+{
+    struct osb_error e = {0};
+    char id[64];
+    cleanup_free char *line = NULL;
+    size_t cap = 0;
+    cleanup_(buf_done) struct buf code = BUF_INIT(1u << 20);
+    bool tty = isatty(STDIN_FILENO);
+    if (osb_context_new(s, language, NULL, id, &e) < 0) {
+        return cli_error(x, &e, "Create context");
+    }
+    for (;;) {
+        if (tty) {
+            (void)fputs(code.len ? "... " : ">>> ", stderr);
+        }
+        ssize_t n = getline(&line, &cap, stdin);
+        if (n <= 0) {
+            break;
+        }
+        line[n - 1] = line[n - 1] == '\n' ? '\0' : line[n - 1];
+        (void)buf_printf(&code, "%s\n", line);
+        if (!goes_on(&code, line)) {
+            (void)run_snippet(x, s, id, language, buf_cstr(&code));
+            buf_clear(&code);
+        }
+    }
+    int r = code.len ? run_snippet(x, s, id, language, buf_cstr(&code)) : 0;
+    (void)osb_context_delete(s, id, NULL);
+    return r;
+}
+
+static int run_code(struct cli *x)
+{
+    const char *language = arg_get(&x->args, "language"), *code = arg_get(&x->args, "code");
+    cleanup_(osb_sandbox_free) struct osb_sandbox *s = cli_sandbox(x, x->args.pos[0]);
+    if (!s) {
+        return 1;
+    }
+    language = language ? language : "python";
+    if (!code && !x->args.pos[1]) {
+        return converse(x, s, language);
+    }
+    cleanup_free char *text = code ? xstrdup(code) : cli_read_input(x, x->args.pos[1], NULL);
+    if (!text) {
+        return 1;
+    }
+    cli_catch_interrupt(x);
+    return run_snippet(x, s, arg_get(&x->args, "context"), language, text);
+}
+
+static const struct cli_opt opts[] = {
+    {.name = "language",
+     .letter = 'l',
+     .type = ARG_TEXT,
+     .fallback = "python",
+     .help = "Language of the interpreter."},
+    {.name = "code", .letter = 'c', .type = ARG_TEXT, .help = "The snippet itself."},
+    {.name = "context", .type = ARG_TEXT, .help = "Context to run in; its state is kept."},
+    {0},
+};
+const struct cli_cmd cmd_code = {.name = "code",
+                                 .help = "Run a snippet, a file, or talk to an interpreter.",
+                                 .opts = opts,
+                                 .args = {"SANDBOX_ID", "[FILE]"},
+                                 .run = run_code};
