@@ -319,7 +319,8 @@ struct line_kind {
     bool to_stderr;
 };
 
-static void say(struct out *o, const struct line_kind *k, const char *fmt, va_list ap)
+__attribute__((format(printf, 3, 0))) static void say(struct out *o, const struct line_kind *k,
+                                                      const char *fmt, va_list ap)
 {
     cleanup_(buf_done) struct buf b = BUF_INIT(1u << 20), line = BUF_INIT(1u << 20);
     (void)buf_vprintf(&b, fmt, ap);
