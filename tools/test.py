@@ -47,7 +47,8 @@ class Stage:
         self.log = open(self.log_path, "w")
 
     def run(self, cmd, env=None, timeout=2400):
-        self.log.write("$ " + " ".join(cmd) + "\n")
+        line = " ".join(cmd)
+        self.log.write("$ " + (line if len(line) < 400 else line[:400] + " ...") + "\n")
         self.log.flush()
         full = dict(os.environ, **SANITIZERS, **(env or {}))
         try:
