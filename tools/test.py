@@ -135,6 +135,7 @@ def stage_lint(s):
 def stage_build(s):
     for flavour in ("release", "clang", "asan", "fuzz"):
         s.check(flavour, ["tools/build", flavour])
+    s.check("docs/configuration.md", [PYTHON, "tools/gen_config.py", "--check"])
 
 
 def stage_tidy(s):
