@@ -3,7 +3,7 @@
 #include <errno.h>
 #include <fcntl.h>
 #include <stdio.h>
-#include <sys/file.h>
+#include <sys/sendfile.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
@@ -213,8 +213,11 @@ static int open_dirs(struct oci *o, struct err *e)
     if (o->lock_fd < 0) {
         return err_sys(e, errno, "%s/lock", o->root);
     }
-    if (flock(o->lock_fd, LOCK_EX | LOCK_NB) < 0) {
-        return errno == EWOULDBLOCK
+    /* A POSIX lock: flock(2) would be held on by a child that is about to exec when the server
+     * dies. */
+    struct flock lock = {.l_type = F_WRLCK, .l_whence = SEEK_SET};
+    if (fcntl(o->lock_fd, F_SETLK, &lock) < 0) {
+        return errno == EAGAIN || errno == EACCES
                    ? err_set(e, ERR_CONFLICT, "another server already works with %s", o->root)
                    : err_sys(e, errno, "lock %s/lock", o->root);
     }
@@ -248,8 +251,8 @@ static int install_execd(struct oci *o, struct err *e)
         cleanup_close int to = openat(dir, tmp, O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, 0555);
         off_t at = 0;
         while (to >= 0 && at < st.st_size) {
-            ssize_t n = copy_file_range(from, &at, to, NULL, (size_t)(st.st_size - at), 0);
-            if (n <= 0) {
+            /* Not copy_file_range(2), which refuses two different file systems. */
+            if (sendfile(to, from, &at, (size_t)(st.st_size - at)) <= 0) {
                 break;
             }
         }
