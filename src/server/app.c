@@ -6,7 +6,6 @@
 #include <errno.h>
 #include <fcntl.h>
 #include <signal.h>
-#include <sys/file.h>
 #include <sys/resource.h>
 #include <sys/socket.h>
 
@@ -32,7 +31,8 @@ struct app_loop *app_loop_of(const struct http_req *req)
 }
 
 /* ---- files ---- */
-/* One server per data directory; the kernel releases the lock with the process. */
+/* One server per data directory. A POSIX lock and not flock(2): it belongs to this process alone,
+ * so that a child caught between fork and exec when the server dies does not hold it on. */
 static int take_lock(struct app *app, struct err *e)
 {
     const char *dir = app->cfg->server.data_dir;
@@ -45,21 +45,17 @@ static int take_lock(struct app *app, struct err *e)
     if (app->lock_fd < 0) {
         return err_sys(e, errno, "cannot open %s", path);
     }
-    if (flock(app->lock_fd, LOCK_EX | LOCK_NB) < 0) {
-        char pid[32] = "";
-        ssize_t n = pread(app->lock_fd, pid, sizeof(pid) - 1, 0);
-        pid[n > 0 ? n : 0] = '\0';
-        pid[strcspn(pid, "\n")] = '\0';
-        return err_set(e, ERR_CONFLICT,
-                       "another server (pid %s) uses %s; stop it, or set server.data_dir",
-                       *pid ? pid : "unknown", dir);
+    struct flock lock = {.l_type = F_WRLCK, .l_whence = SEEK_SET}, holder = lock;
+    if (fcntl(app->lock_fd, F_SETLK, &lock) == 0) {
+        return 0;
     }
-    char pid[32];
-    int n = snprintf(pid, sizeof(pid), "%d\n", (int)getpid());
-    if (ftruncate(app->lock_fd, 0) < 0 || pwrite(app->lock_fd, pid, (size_t)n, 0) < 0) {
-        return err_sys(e, errno, "cannot write %s", path);
+    if (errno != EAGAIN && errno != EACCES) {
+        return err_sys(e, errno, "cannot lock %s", path);
     }
-    return 0;
+    (void)fcntl(app->lock_fd, F_GETLK, &holder); /* only for the message */
+    return err_set(e, ERR_CONFLICT,
+                   "another server (pid %d) uses %s; stop it, or set server.data_dir",
+                   (int)holder.l_pid, dir);
 }
 
 static void raise_descriptor_limit(void)
@@ -72,19 +68,28 @@ static void raise_descriptor_limit(void)
 }
 
 /* ---- listening ---- */
-/* SO_REUSEPORT would let a second server of ours share the port without a word: look first. */
-static int check_port_free(const struct io_addr *a, struct err *e)
+static int try_port(const struct io_addr *a)
 {
-    char text[IO_ADDR_TEXT_MAX];
     cleanup_close int fd = socket(a->sa.sa_family, SOCK_STREAM | SOCK_CLOEXEC, 0);
     int on = 1;
-    if (fd < 0 || setsockopt(fd, SOL_SOCKET, SO_REUSEADDR, &on, sizeof(on)) < 0) {
-        return err_sys(e, errno, "cannot open a socket");
-    }
-    if (bind(fd, &a->sa, a->len) < 0 || listen(fd, 1) < 0) {
-        return err_sys(e, errno, "cannot listen on %s", io_addr_format(a, text));
+    if (fd < 0 || setsockopt(fd, SOL_SOCKET, SO_REUSEADDR, &on, sizeof(on)) < 0 ||
+        bind(fd, &a->sa, a->len) < 0 || listen(fd, 1) < 0) {
+        return -errno;
     }
     return 0;
+}
+
+/* SO_REUSEPORT would let a second server of ours share the port without a word: look first. After a
+ * crash a child that has not reached its exec may hold the old socket for a moment. */
+static int check_port_free(const struct io_addr *a, struct err *e)
+{
+    uint64_t deadline = clock_mono_ms() + PORT_WAIT_MS;
+    char text[IO_ADDR_TEXT_MAX];
+    int r;
+    while ((r = try_port(a)) == -EADDRINUSE && clock_mono_ms() < deadline) {
+        (void)usleep(20000);
+    }
+    return r < 0 ? err_sys(e, r, "cannot listen on %s", io_addr_format(a, text)) : 0;
 }
 
 static int open_loops(struct app *app, struct err *e)

@@ -3,33 +3,21 @@ import sys
 
 import pytest
 
-sys.path.insert(0, os.path.join(os.path.dirname(__file__), "..", "support"))
-import ocibox  # noqa: E402
+sys.path.insert(0, os.path.join(os.path.dirname(os.path.abspath(__file__)), "..", "support"))
 
-
-@pytest.fixture(scope="session", autouse=True)
-def needs_root():
-    if os.geteuid() != 0:
-        pytest.skip("the embedded runtime needs root")
-
-
-@pytest.fixture(scope="module")
-def box():
-    """One instance per file; each test uses ids of its own."""
-    b = ocibox.Box()
-    yield b
-    b.close()
+from osbserver import Server  # noqa: E402
 
 
 @pytest.fixture
-def fresh():
-    """Instances with options of their own."""
+def make():
+    """Servers of a test's own."""
     made = []
 
-    def make(**options):
-        made.append(ocibox.Box(**options))
-        return made[-1]
+    def new(config="", start=True, **more):
+        s = Server(config, **more)
+        made.append(s)
+        return s.start() if start else s
 
-    yield make
-    for b in made:
-        b.close()
+    yield new
+    for s in made:
+        s.close()
