@@ -38,6 +38,8 @@ void reply_error_body(struct buf *out, const char *code, struct str message)
 
 /* An over-long message is cut, never dropped. */
 static void format_error(struct buf *out, const char *code, const char *fmt, va_list ap)
+    __attribute__((format(printf, 3, 0)));
+static void format_error(struct buf *out, const char *code, const char *fmt, va_list ap)
 {
     cleanup_free char *text = NULL;
     int n = vasprintf(&text, fmt, ap);
