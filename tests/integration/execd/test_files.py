@@ -588,7 +588,7 @@ def test_readers_never_see_half_a_replacement(execd, tmp_path):
     t.start()
     try:
         for i in range(20):
-            old, new = ("a", "b") if i % 2 == 0 else ("b", "a")
+            old, new = ("a" * 5000, "b" * 5000) if i % 2 == 0 else ("b" * 5000, "a" * 5000)
             empty_ok(execd.post("/files/replace", json={str(f): {"old": old, "new": new}}))
     finally:
         stop.set()
