@@ -64,6 +64,7 @@ static void on_close(struct ws_conn *ws, unsigned code, struct str reason, void 
                                                 : "the connection to the terminal broke (%u %.*s)",
                        code, STR_FMT(reason));
     }
+    ws_abort(ws); /* both sides have said goodbye: the loop ends, so nothing may linger on it */
     finish(p);
 }
 
@@ -148,15 +149,15 @@ static void obey(struct osb_pty *p, const struct order *o)
         }
         break;
     case ORDER_DETACH:
+        p->exited = true; /* asked for: not an error */
+        if (p->ws) {
+            ws_close(p->ws, 1000, STR("detached")); /* on_close() follows */
+            break;
+        }
         if (p->connecting) {
             ws_connect_cancel(p->connecting);
             p->connecting = NULL;
         }
-        if (p->ws) {
-            ws_leave(p->ws, 1000, STR("detached"));
-            p->ws = NULL;
-        }
-        p->exited = true; /* asked for: not an error */
         finish(p);
         break;
     }
