@@ -329,8 +329,16 @@ static int compare(const void *a, const void *b)
 static void print_times(const char *what, double *v, int n)
 {
     qsort(v, (size_t)n, sizeof(*v), compare);
-    printf("%-8s min %.2f  p50 %.2f  p90 %.2f  max %.2f ms\n", what, v[0], v[n / 2], v[n * 9 / 10],
+    printf("%-10s min %.2f  p50 %.2f  p90 %.2f  max %.2f ms\n", what, v[0], v[n / 2], v[n * 9 / 10],
            v[n - 1]);
+}
+
+/* Processor time of this thread. */
+static double thread_ms(void)
+{
+    struct timespec t;
+    (void)clock_gettime(CLOCK_THREAD_CPUTIME_ID, &t);
+    return (double)t.tv_sec * 1000 + (double)t.tv_nsec / 1e6;
 }
 
 static int cmd_bench(struct runtime *rt, int argc, char **argv)
@@ -340,7 +348,8 @@ static int cmd_bench(struct runtime *rt, int argc, char **argv)
         must(parse_u32(str_from(argv[0]), &n) == 0);
     }
     double *create = xcalloc(n, sizeof(double)), *run = xcalloc(n, sizeof(double));
-    double *gone = xcalloc(n, sizeof(double));
+    double *gone = xcalloc(n, sizeof(double)), *ours = xcalloc(n, sizeof(double));
+    double *theirs = xcalloc(n, sizeof(double));
     FILE *null = fopen("/dev/null", "we");
     must(null);
     for (uint32_t i = 0; i < n; i++) {
@@ -350,27 +359,38 @@ static int cmd_bench(struct runtime *rt, int argc, char **argv)
         char id[32];
         (void)snprintf(id, sizeof(id), "bench-%u", i);
         parse_create(&c, id, argc - 1, argv + 1);
+        struct runtime_stats st;
+        double cpu0 = thread_ms();
         uint64_t t0 = clock_mono_us();
         if (rt->ops->create(rt, &c.spec, &stage, &e) < 0) {
             die(&e);
         }
+        create[i] = (double)(clock_mono_us() - t0) / 1000;
+        ours[i] = thread_ms() - cpu0;
+        if (rt->ops->stats(rt, id, &st, &e) < 0) {
+            die(&e);
+        }
+        theirs[i] = (double)st.cpu_usage_us / 1000;
         uint64_t t1 = clock_mono_us();
         (void)cmd_run(rt, id, "true", null);
         uint64_t t2 = clock_mono_us();
         if (rt->ops->remove(rt, id, &e) < 0) {
             die(&e);
         }
-        create[i] = (double)(t1 - t0) / 1000;
         run[i] = (double)(t2 - t1) / 1000;
         gone[i] = (double)(clock_mono_us() - t2) / 1000;
     }
     print_times("create", create, (int)n);
+    print_times("cpu here", ours, (int)n);
+    print_times("cpu engine", theirs, (int)n);
     print_times("command", run, (int)n);
     print_times("remove", gone, (int)n);
     (void)fclose(null);
     free(create);
     free(run);
     free(gone);
+    free(ours);
+    free(theirs);
     return 0;
 }
 

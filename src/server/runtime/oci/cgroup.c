@@ -175,6 +175,33 @@ static uint32_t read_controllers(const char *dir, const char *file)
     return controllers_parse(s, ' ', true);
 }
 
+/* Nothing but the harmless character devices may be read or written, whatever nodes an image brings
+ * along; runc insists on the right to make any node, and on the tun device. Set once for all
+ * sandboxes. v1 only: on v2 it would take a BPF program, and the sandbox's file systems are mounted
+ * nodev in any case. */
+static int limit_devices(const char *dir, struct err *e)
+{
+    static const char *const allowed[] = {
+        "c *:* m",   "b *:* m",   "c 1:3 rwm", "c 1:5 rwm", "c 1:7 rwm",   "c 1:8 rwm",
+        "c 1:9 rwm", "c 5:0 rwm", "c 5:1 rwm", "c 5:2 rwm", "c 136:* rwm", "c 10:200 rwm",
+    };
+    char path[CGROUP_PATH_MAX + 16];
+    cleanup_(buf_done) struct buf list = BUF_INIT(64u << 10);
+    (void)snprintf(path, sizeof(path), "%s/devices.list", dir);
+    if (file_read(AT_FDCWD, path, &list) == 0 && !str_starts(buf_str(&list), STR("a *:*"))) {
+        return 0; /* an earlier start has done it; with sandboxes below it cannot be changed */
+    }
+    if (group_write(dir, "devices.deny", "a", e) < 0) {
+        return -1;
+    }
+    for (size_t i = 0; i < sizeof(allowed) / sizeof(allowed[0]); i++) {
+        if (group_write(dir, "devices.allow", allowed[i], e) < 0) {
+            return -1;
+        }
+    }
+    return 0;
+}
+
 static int hier_init(struct cgroup_host *h, struct cgroup_hier *hier, struct err *e)
 {
     char dir[CGROUP_PATH_MAX];
@@ -189,7 +216,7 @@ static int hier_init(struct cgroup_host *h, struct cgroup_hier *hier, struct err
         hier->controllers = read_controllers(dir, "cgroup.subtree_control");
     }
     h->controllers |= hier->controllers;
-    return 0;
+    return hier->controllers & CGROUP_DEVICES ? limit_devices(dir, e) : 0;
 }
 
 /* A detached mount, or -1 where the kernel does not know the option. */
@@ -315,25 +342,6 @@ static int limit_cpu(const struct cgroup_hier *hier, const char *dir, uint64_t m
     return group_write_u64(dir, "cpu.cfs_quota_us", millis * 100, e);
 }
 
-/* Nothing but the harmless character devices, whatever nodes an image brings along. v1 only: on v2
- * it would take a BPF program, and the sandbox's file systems are mounted nodev in any case. */
-static int limit_devices(const char *dir, struct err *e)
-{
-    static const char *const allowed[] = {
-        "c 1:3 rwm", "c 1:5 rwm", "c 1:7 rwm",   "c 1:8 rwm", "c 1:9 rwm",
-        "c 5:0 rwm", "c 5:2 rwm", "c 136:* rwm", "c 5:1 rwm",
-    };
-    if (group_write(dir, "devices.deny", "a", e) < 0) {
-        return -1;
-    }
-    for (size_t i = 0; i < sizeof(allowed) / sizeof(allowed[0]); i++) {
-        if (group_write(dir, "devices.allow", allowed[i], e) < 0) {
-            return -1;
-        }
-    }
-    return 0;
-}
-
 static int limit_sandbox(const struct cgroup_hier *hier, const char *dir,
                          const struct cgroup_limits *l, struct err *e)
 {
@@ -343,9 +351,6 @@ static int limit_sandbox(const struct cgroup_hier *hier, const char *dir,
     }
     if ((hier->controllers & CGROUP_PIDS) && l->pids &&
         group_write_u64(dir, "pids.max", l->pids + OCI_HEADROOM_PIDS, e) < 0) {
-        return -1;
-    }
-    if ((hier->controllers & CGROUP_DEVICES) && !l->any_device && limit_devices(dir, e) < 0) {
         return -1;
     }
     return 0;

@@ -53,7 +53,6 @@ struct cgroup_host {
 
 struct cgroup_limits { /* 0: none */
     uint64_t cpu_millis, memory_bytes, pids;
-    bool any_device; /* the engine limits devices itself */
 };
 
 /* Descriptors of cgroup.procs files for the engine's process and for execd, one per hierarchy in

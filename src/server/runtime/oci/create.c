@@ -357,7 +357,6 @@ int oci_create(struct runtime *rt, const struct runtime_spec *spec, enum runtime
     m.sb = sandbox_add(m.o, spec->id);
     must(m.engine && m.sb);
     limits_of(m.o, &spec->limits, &m.limits, &m.disk_bytes);
-    m.limits.any_device = m.engine->kind == ENGINE_RUNC;
     if (m.engine->kind ==
         ENGINE_RUNSC) { /* it has several threads of its own for each task inside */
         m.limits.pids = m.limits.pids * OCI_RUNSC_PIDS_EACH + OCI_RUNSC_PIDS_OWN;

@@ -16,6 +16,8 @@
 #include "server/runtime/oci/limits.h"
 #include "json/json.h"
 
+#define ARGV_MAX 32
+
 static const char *const search[] = {"/usr/local/sbin", "/usr/local/bin", "/usr/sbin",
                                      "/usr/bin",        "/sbin",          "/bin"};
 
@@ -110,7 +112,7 @@ static struct engine *loaded(const struct engines *es, const char *name)
 
 int engines_init(struct engines *es, const struct config_oci *cfg, struct err *e)
 {
-    *es = (struct engines){.run_dir = cfg->run_dir};
+    *es = (struct engines){0};
     if (engine_load(es, cfg, cfg->engine, e) < 0) {
         return -1;
     }
@@ -154,33 +156,24 @@ const struct engine *engine_find(const struct engines *es, const struct config_o
     return en;
 }
 
-char *engine_state_dir(const struct engines *es, const struct engine *en, const char *id,
-                       struct arena *a)
-{
-    return arena_printf(a, "%s/%s%s%s", es->run_dir, en->name, id ? "/" : "", id ? id : "");
-}
-
 bool engine_passes_fds(const struct engine *en)
 {
     return en->kind != ENGINE_RUNSC;
 }
 
-#define ARGV_MAX 32
+bool engine_writes_in_place(const struct engine *en)
+{
+    return en->kind != ENGINE_RUNC;
+}
 
-const char *const *engine_run_argv(const struct engines *es, const struct engine *en,
-                                   const struct engine_run *r, struct arena *a)
+const char *const *engine_run_argv(const struct engine *en, const struct engine_run *r,
+                                   struct arena *a)
 {
     const char **v = arena_array(a, ARGV_MAX, sizeof(*v));
     size_t n = 0;
     v[n++] = en->name;
     v[n++] = "--root";
-    v[n++] = engine_state_dir(es, en, en->kind == ENGINE_RUNSC ? r->id : NULL, a);
-    v[n++] = "--log";
-    v[n++] = r->log_file;
-    if (en->kind != ENGINE_RUNSC) {
-        v[n++] = "--log-format";
-        v[n++] = "json";
-    }
+    v[n++] = r->root;
     if (en->kind == ENGINE_CRUN) {
         v[n++] = "--cgroup-manager=disabled"; /* the process is already where it belongs */
     } else if (en->kind == ENGINE_RUNSC) {

@@ -24,7 +24,6 @@ struct engine {
 struct engines {
     struct engine v[ENGINES_MAX];
     size_t n;
-    const char *run_dir;
 };
 
 /* Loads the default engine, which must be there, and the allowed ones that are. */
@@ -36,18 +35,18 @@ const struct engine *engine_find(const struct engines *es, const struct config_o
                                  const char *name, struct err *e);
 
 struct engine_run {
-    const char *id, *bundle; /* directory with config.json */
-    const char *pid_file, *log_file;
+    const char *id;
+    const char *bundle; /* directory with config.json */
+    const char *root;   /* directory for its notes; nobody reads them again */
+    const char *pid_file;
     unsigned n_fds; /* kept open from 3 on */
 };
 /* The command line that starts a sandbox, NULL-terminated, in the arena. */
-const char *const *engine_run_argv(const struct engines *es, const struct engine *en,
-                                   const struct engine_run *r, struct arena *a);
-/* Directory where the engine keeps what it knows of the container; removed with the sandbox. runsc
- * runs as the sandbox's root, which owns this directory, and has its bundle and log there too. */
-char *engine_state_dir(const struct engines *es, const struct engine *en, const char *id,
-                       struct arena *a);
+const char *const *engine_run_argv(const struct engine *en, const struct engine_run *r,
+                                   struct arena *a);
 /* Can it pass descriptors beyond 0, 1, 2 to the container's first process? */
 bool engine_passes_fds(const struct engine *en);
-/* The last thing the engine had to say in its log: one line for an error message. */
+/* Does it write its pid file in place, so that it can be a descriptor? */
+bool engine_writes_in_place(const struct engine *en);
+/* The last line of a log, for an error message. */
 void engine_last_words(int dir_fd, const char *log_file, char *out, size_t out_len);

@@ -46,14 +46,6 @@ static int trash(struct oci *o, int from_fd, const char *name, struct err *e)
     return 0;
 }
 
-static void remove_engine_state(struct oci *o, const char *id)
-{
-    for (size_t i = 0; i < o->engines.n; i++) {
-        cleanup_(arena_done) struct arena a = {0};
-        (void)dir_remove(AT_FDCWD, engine_state_dir(&o->engines, &o->engines.v[i], id, &a), true);
-    }
-}
-
 int teardown(struct oci *o, const char *id, struct err *e)
 {
     FAULT_POINT("oci.remove.begin");
@@ -65,8 +57,6 @@ int teardown(struct oci *o, const char *id, struct err *e)
         return -1;
     }
     FAULT_POINT("oci.remove.after_cgroup");
-    remove_engine_state(o, id);
-    FAULT_POINT("oci.remove.after_engine");
     if (trash(o, o->sandboxes_fd, id, e) < 0) {
         return -1;
     }
@@ -126,15 +116,12 @@ static void sweep_id(const char *id, void *arg)
     s->removed++;
 }
 
-static int sweep_dir(struct sweep *s, int dir_fd, const char *path, struct err *e)
+static int sweep_dirs(struct sweep *s, struct err *e)
 {
-    cleanup_close int fd = openat(dir_fd, path, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
-    if (fd < 0) {
-        return errno == ENOENT ? 0 : err_sys(e, errno, "sweep %s", path);
-    }
-    cleanup_closedir DIR *d = fdopendir(fd);
+    cleanup_close int fd = openat(s->o->sandboxes_fd, ".", O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+    cleanup_closedir DIR *d = fd < 0 ? NULL : fdopendir(fd);
     if (!d) {
-        return err_sys(e, errno, "sweep %s", path);
+        return err_sys(e, errno, "sweep the directories of sandboxes");
     }
     (void)take_fd(&fd);
     struct dirent *ent;
@@ -151,15 +138,8 @@ int oci_sweep(struct runtime *rt, bool (*is_known)(const char *id, void *arg), v
 {
     struct oci *o = oci_of(rt);
     struct sweep s = {.o = o, .is_known = is_known, .arg = arg};
-    if (sweep_dir(&s, o->sandboxes_fd, ".", e) < 0 || cgroup_list(&o->cg, sweep_id, &s, e) < 0) {
+    if (sweep_dirs(&s, e) < 0 || cgroup_list(&o->cg, sweep_id, &s, e) < 0) {
         return -1;
-    }
-    for (size_t i = 0; i < o->engines.n; i++) {
-        cleanup_(arena_done) struct arena a = {0};
-        const char *dir = engine_state_dir(&o->engines, &o->engines.v[i], NULL, &a);
-        if (sweep_dir(&s, AT_FDCWD, dir, e) < 0) {
-            return -1;
-        }
     }
     s.removed += network_sweep(o->net);
     return s.removed;

@@ -48,11 +48,9 @@ static int layer_clone(const char *path, int userns_fd, struct err *e)
     return fd < 0 ? err_wrap(e, "layer %s", path) : fd;
 }
 
-int rootfs_stage(const struct rootfs *r, struct stage *s, int take_rw_fd, int userns_fd,
-                 struct err *e)
+int rootfs_stage(const struct rootfs *r, struct stage *s, int rw_fd, int userns_fd, struct err *e)
 {
     int n = snprintf(s->overlay, sizeof(s->overlay), "lowerdir=");
-    cleanup_close int rw = take_rw_fd;
     for (size_t i = 0; i < r->n_layers; i++) {
         char name[STAGE_NAME_MAX];
         (void)snprintf(name, sizeof(name), "l%zu", i);
@@ -63,7 +61,7 @@ int rootfs_stage(const struct rootfs *r, struct stage *s, int take_rw_fd, int us
         stage_add(s, fd, name);
         n += snprintf(s->overlay + n, sizeof(s->overlay) - (size_t)n, "%s%s", i ? ":" : "", name);
     }
-    int fd = tree_clone(rw, "", false, false, userns_fd, e);
+    int fd = tree_clone(rw_fd, "", false, false, userns_fd, e);
     if (fd < 0) {
         return err_wrap(e, "writable layer");
     }

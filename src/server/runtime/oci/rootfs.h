@@ -26,9 +26,8 @@ struct rootfs {
  * name is none of them. Strings live as long as the arena, the configuration and the host image. */
 int rootfs_builtin(const struct config_oci *cfg, const struct host_image *host, const char *image,
                    struct rootfs *ret, struct err *e);
-/* Puts layers and the writable layer (take_rw_fd: a detached mount with `upper` and `work`) on the
- * stage as an overlay, idmapped through userns_fd when >= 0. */
-int rootfs_stage(const struct rootfs *r, struct stage *s, int take_rw_fd, int userns_fd,
-                 struct err *e);
+/* Puts layers and the writable layer (rw_fd: a directory with `upper` and `work`) on the stage as
+ * an overlay, idmapped through userns_fd when >= 0. */
+int rootfs_stage(const struct rootfs *r, struct stage *s, int rw_fd, int userns_fd, struct err *e);
 /* Puts the directories of this machine over it. */
 int rootfs_stage_binds(const struct rootfs *r, struct stage *s, struct err *e);

@@ -301,6 +301,26 @@ static int fill_rootfs(struct stage *s)
     return 0;
 }
 
+static int make_bundle(struct stage *s)
+{
+    static const char *const dirs[] = {"bundle", "engine"};
+    for (size_t i = 0; i < ARRAY_LEN(dirs); i++) {
+        if (mkdir(dirs[i], 0711) < 0 ||
+            (s->become_root_of >= 0 && chown(dirs[i], s->id_first, s->id_first) < 0)) {
+            return failed(s, "prepare the bundle");
+        }
+    }
+    int fd = open("bundle/config.json", O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, 0644);
+    for (size_t at = 0; fd >= 0 && at < s->config.n;) {
+        ssize_t n = write(fd, s->config.p + at, s->config.n - at);
+        if (n < 0) {
+            return failed(s, "write config.json");
+        }
+        at += (size_t)n;
+    }
+    return fd < 0 || close(fd) < 0 ? failed(s, "write config.json") : 0;
+}
+
 static int make_mounts(struct stage *s)
 {
     if (unshare(CLONE_NEWNS) < 0) {
@@ -312,7 +332,7 @@ static int make_mounts(struct stage *s)
     if (s->unmount && umount2(s->unmount, UNMOUNT_DETACH) < 0 && errno != EINVAL) {
         return failed(s, "hide the unused cgroup hierarchy");
     }
-    if (mount("opensandbox", s->dir, "tmpfs", MS_NOSUID | MS_NODEV, "mode=0711,size=64k") < 0 ||
+    if (mount("opensandbox", s->dir, "tmpfs", MS_NOSUID | MS_NODEV, "mode=0711,size=8m") < 0 ||
         chdir(s->dir) < 0) {
         return failed(s, "prepare the stage directory");
     }
@@ -321,7 +341,7 @@ static int make_mounts(struct stage *s)
             return -1;
         }
     }
-    if (make_sysfs(s) < 0 || make_overlay(s) < 0 || fill_rootfs(s) < 0) {
+    if (make_bundle(s) < 0 || make_sysfs(s) < 0 || make_overlay(s) < 0 || fill_rootfs(s) < 0) {
         return -1;
     }
     return chdir("/") < 0 ? failed(s, "leave the stage directory") : 0;

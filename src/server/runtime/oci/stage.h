@@ -11,6 +11,7 @@
 #include <sys/types.h>
 
 #include "base/err.h"
+#include "base/str.h"
 #include "server/runtime/oci/cgroup.h"
 #include "server/runtime/oci/limits.h"
 
@@ -44,6 +45,8 @@ struct stage {
     /* A small part of a fresh sysfs, of the network namespace, as /sys. */
     struct stage_show shown[STAGE_SHOWN_MAX];
     size_t n_shown;
+    struct str
+        config; /* config.json, in "<dir>/bundle"; "<dir>/engine" is for the engine's notes */
     const char *unmount;    /* a path to take out of sight before the engine looks, or NULL */
     int netns_fd;           /* -1: stay */
     struct cgroup_join *cg; /* NULL: stay */

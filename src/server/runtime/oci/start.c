@@ -7,6 +7,7 @@
 #include <poll.h>
 #include <signal.h>
 #include <stdio.h>
+#include <sys/mman.h>
 #include <sys/stat.h>
 #include <sys/syscall.h>
 #include <sys/wait.h>
@@ -25,7 +26,6 @@
 
 #define EXECD_PATH "/opt/opensandbox/execd"
 #define EXECD_LOG "execd.log"
-#define ENGINE_LOG "engine.log"
 #define PID_FILE "pid"
 
 /* Descriptors of execd, under numbers that are the same in every sandbox. Engines that pass on no
@@ -194,8 +194,8 @@ static size_t make_tmpfs(const struct start_opts *so, struct bundle_tmpfs *t)
     return n;
 }
 
-static int write_config(const struct start_opts *so, const struct cgroup_join *cg,
-                        const char *bundle_dir, struct arena *a, struct err *e)
+static int write_config(const struct start_opts *so, const struct cgroup_join *cg, struct buf *out,
+                        struct arena *a, struct err *e)
 {
     struct oci *o = so->o;
     struct bundle_tmpfs tmpfs[OCI_BINDS_MAX];
@@ -219,31 +219,7 @@ static int write_config(const struct start_opts *so, const struct cgroup_join *c
         .capabilities = &o->oci->capabilities,
         .no_new_privileges = o->oci->no_new_privileges,
     };
-    cleanup_(buf_done) struct buf text = BUF_INIT(OCI_CONFIG_MAX);
-    if (bundle_write(&b, &text, e) < 0) {
-        return -1;
-    }
-    cleanup_close int fd = open(arena_printf(a, "%s/config.json", bundle_dir),
-                                O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, 0644);
-    int r = fd < 0 ? -errno : fd_write_full(fd, text.p, text.len);
-    return r < 0 ? err_sys(e, r, "write config.json") : 0;
-}
-
-/* Where the engine finds config.json and writes its log and pid file. */
-static const char *make_bundle_dir(const struct start_opts *so, struct arena *a, struct err *e)
-{
-    if (!runs_as_sandbox(so)) {
-        return so->dir;
-    }
-    const char *dir = engine_state_dir(&so->o->engines, so->engine, so->spec->id, a);
-    const char *parent = engine_state_dir(&so->o->engines, so->engine, NULL, a);
-    uint32_t owner = idrange_first(&so->o->ids, (uint32_t)so->id_range);
-    int r = dir_make(AT_FDCWD, dir, 0711);
-    if (r < 0 || chmod(parent, 0711) < 0 || chown(dir, owner, owner) < 0) {
-        (void)err_sys(e, r < 0 ? r : errno, "make %s", dir);
-        return NULL;
-    }
-    return dir;
+    return bundle_write(&b, out, e);
 }
 
 /* ---- the engine ---- */
@@ -257,8 +233,7 @@ static int open_file(const struct start_opts *so, const char *name, struct err *
 static int stage_all(const struct start_opts *so, struct stage *s, struct arena *a, struct err *e)
 {
     struct oci *o = so->o;
-    int rw = tree_clone(so->rw_fd, "", false, false, -1, e);
-    if (rw < 0 || rootfs_stage(so->rootfs, s, rw, so->userns_fd, e) < 0 ||
+    if (rootfs_stage(so->rootfs, s, so->rw_fd, so->userns_fd, e) < 0 ||
         rootfs_stage_binds(so->rootfs, s, e) < 0 || stage_volumes(so, s, e) < 0) {
         return -1;
     }
@@ -323,38 +298,45 @@ static int place_fds(const struct start_opts *so, struct stage *s, struct start_
     return 0;
 }
 
+/* Where the engine puts the pid of the first process: a piece of memory behind a descriptor of its
+ * own (the last one, not passed on), or a file for engines that write one beside it and rename. */
+static const char *place_pid_file(struct start *st, const struct start_opts *so, struct stage *s,
+                                  struct arena *a, struct err *e)
+{
+    if (!engine_writes_in_place(so->engine)) {
+        return arena_printf(a, "%s/" PID_FILE, so->dir);
+    }
+    st->pid_fd = memfd_create("pid", MFD_CLOEXEC);
+    if (st->pid_fd < 0) {
+        (void)err_sys(e, errno, "memory for the pid");
+        return NULL;
+    }
+    s->fds[s->n_fds++] = st->pid_fd;
+    return arena_printf(a, "/proc/self/fd/%zu", s->n_fds - 1);
+}
+
 static int spawn_engine(struct start *st, const struct start_opts *so, struct stage *s,
                         const struct cgroup_join *cg, struct arena *a, struct err *e)
 {
-    struct start_fds fds;
-    const char *dir = make_bundle_dir(so, a, e);
-    if (!dir || place_fds(so, s, &fds, cg, e) < 0) {
-        if (dir) {
-            start_fds_close(&fds);
-        }
-        return -1;
-    }
-    st->pid_file = arena_printf(a, "%s/" PID_FILE, dir);
-    st->engine_log = arena_printf(a, "%s/" ENGINE_LOG, dir);
+    cleanup_(buf_done) struct buf config = BUF_INIT(OCI_CONFIG_MAX);
     struct engine_run run = {
         .id = so->spec->id,
-        .bundle = dir,
-        .pid_file = st->pid_file,
-        .log_file = st->engine_log,
+        .bundle = arena_printf(a, "%s/bundle", so->o->stage_dir),
+        .root = arena_printf(a, "%s/engine", so->o->stage_dir),
         .n_fds = (unsigned)s->n_fds - 3,
     };
-    s->argv = engine_run_argv(&so->o->engines, so->engine, &run, a);
-    s->envp = engine_env;
-    int r = write_config(so, cg, dir, a, e);
+    run.pid_file = place_pid_file(st, so, s, a, e);
+    if (!run.pid_file || write_config(so, cg, &config, a, e) < 0) {
+        return -1;
+    }
     FAULT_POINT("oci.create.after_config");
-    if (r == 0) {
-        r = watch_file_add(so->o->watch, arena_printf(a, "%s/" LIFE_FILE, so->dir), &st->life, e);
+    s->config = buf_str(&config);
+    s->argv = engine_run_argv(so->engine, &run, a);
+    s->envp = engine_env;
+    if (watch_file_add(so->o->watch, arena_printf(a, "%s/" LIFE_FILE, so->dir), &st->life, e) < 0) {
+        return -1;
     }
-    if (r == 0) {
-        r = stage_spawn(s, &st->engine_pid, &st->engine_pidfd, e);
-    }
-    start_fds_close(&fds);
-    return r;
+    return stage_spawn(s, &st->engine_pid, &st->engine_pidfd, e);
 }
 
 int start_spawn(struct start *st, const struct start_opts *so, struct arena *a, struct err *e)
@@ -365,9 +347,12 @@ int start_spawn(struct start *st, const struct start_opts *so, struct arena *a, 
     if (cgroup_join_open(&so->o->cg, so->spec->id, &cg, e) < 0) {
         return -1;
     }
+    struct start_fds fds;
     s->cg = &cg;
-    int r = stage_all(so, s, a, e);
+    int r = place_fds(so, s, &fds, &cg, e);
+    r = r < 0 ? r : stage_all(so, s, a, e);
     r = r < 0 ? r : spawn_engine(st, so, s, &cg, a, e);
+    start_fds_close(&fds);
     stage_done(s);
     cgroup_join_close(&cg);
     return r;
@@ -375,11 +360,16 @@ int start_spawn(struct start *st, const struct start_opts *so, struct arena *a, 
 
 /* ---- waiting ---- */
 
-static pid_t read_pid_file(const char *path)
+/* The pid, or -1 while it is not there. runc replaces the file that we opened. */
+static pid_t read_pid(const struct start *st, const struct start_opts *so)
 {
     cleanup_(buf_done) struct buf text = BUF_INIT(64);
     uint64_t pid;
-    if (file_read(AT_FDCWD, path, &text) < 0) {
+    char chunk[32];
+    if (engine_writes_in_place(so->engine)) {
+        ssize_t n = pread(st->pid_fd, chunk, sizeof(chunk), 0);
+        (void)buf_add(&text, chunk, n > 0 ? (size_t)n : 0);
+    } else if (file_read(so->dir_fd, PID_FILE, &text) < 0) {
         return -1;
     }
     struct str rest = buf_str(&text);
@@ -400,23 +390,20 @@ static bool engine_ended(struct start *st, int *ret_status)
     return true;
 }
 
-/* Why nothing came of it: the engine's words first, then execd's. */
-static int explain(const struct start *st, const struct start_opts *so, enum err_code code,
-                   const char *what, struct err *e)
+/* Why nothing came of it: the last words of the engine, or of execd; both write to the same log. */
+static int explain(const struct start_opts *so, enum err_code code, const char *what, struct err *e)
 {
-    char engine[ERR_MSG_MAX / 2], execd[ERR_MSG_MAX / 2];
-    engine_last_words(AT_FDCWD, st->engine_log, engine, sizeof(engine));
-    engine_last_words(so->dir_fd, EXECD_LOG, execd, sizeof(execd));
-    return err_set(e, code, "%s%s%s%s%s", what, engine[0] ? ": " : "", engine,
-                   execd[0] ? "; execd: " : "", execd);
+    char words[ERR_MSG_MAX / 2];
+    engine_last_words(so->dir_fd, EXECD_LOG, words, sizeof(words));
+    return err_set(e, code, "%s%s%s", what, words[0] ? ": " : "", words);
 }
 
-static int open_first_process(struct start *st)
+static int open_first_process(struct start *st, const struct start_opts *so)
 {
     if (st->pidfd >= 0) { /* the engine had ended before the sandbox spoke */
         return 0;
     }
-    st->pid = read_pid_file(st->pid_file);
+    st->pid = read_pid(st, so);
     if (st->pid <= 0) {
         return -ENOENT;
     }
@@ -425,8 +412,7 @@ static int open_first_process(struct start *st)
     return st->pidfd < 0 && errno != ESRCH ? -errno : 0;
 }
 
-static int engine_failed(const struct start *st, const struct start_opts *so, int status,
-                         struct err *e)
+static int engine_failed(const struct start_opts *so, int status, struct err *e)
 {
     char what[128];
     if (WIFSIGNALED(status)) {
@@ -436,20 +422,20 @@ static int engine_failed(const struct start *st, const struct start_opts *so, in
         (void)snprintf(what, sizeof(what), "%s failed with exit code %d", so->engine->name,
                        WEXITSTATUS(status));
     }
-    return explain(st, so, ERR_IO, what, e);
+    return explain(so, ERR_IO, what, e);
 }
 
 /* The sandbox answers. Its pid is on file as soon as the engine wrote it. */
 static int take_over(struct start *st, const struct start_opts *so, struct err *e)
 {
-    int r = open_first_process(st);
+    int r = open_first_process(st, so);
     uint64_t deadline = clock_mono_ms() + OCI_ENGINE_WAIT_MS;
     while (r == -ENOENT && st->engine_pidfd >= 0 && clock_mono_ms() < deadline) {
         int status;
         struct pollfd p = {.fd = st->engine_pidfd, .events = POLLIN};
         (void)poll(&p, 1, (int)OCI_ENGINE_WAIT_MS);
         (void)engine_ended(st, &status);
-        r = open_first_process(st);
+        r = open_first_process(st, so);
     }
     return r < 0 ? err_sys(e, r, "the engine left no pid of the sandbox's first process") : 0;
 }
@@ -465,18 +451,18 @@ int start_wait(struct start *st, const struct start_opts *so, struct err *e)
         }
         if (engine_ended(st, &status)) {
             if (status != 0) {
-                return engine_failed(st, so, status, e);
+                return engine_failed(so, status, e);
             }
             /* Look again: it may have spoken meanwhile. */
-            if (open_first_process(st) == 0 && st->pidfd < 0 &&
+            if (open_first_process(st, so) == 0 && st->pidfd < 0 &&
                 (life_read(so->dir_fd, &l) < 0 || !l.is_ready)) {
-                return explain(st, so, ERR_IO, "the sandbox ended before it answered", e);
+                return explain(so, ERR_IO, "the sandbox ended before it answered", e);
             }
             continue;
         }
         uint64_t now = clock_mono_ms();
         if (now >= deadline) {
-            return explain(st, so, ERR_TIMEOUT, "the sandbox did not answer in time", e);
+            return explain(so, ERR_TIMEOUT, "the sandbox did not answer in time", e);
         }
         struct pollfd p[] = {
             {.fd = st->life.event_fd, .events = POLLIN},
@@ -486,7 +472,7 @@ int start_wait(struct start *st, const struct start_opts *so, struct err *e)
         uint64_t n;
         (void)!read(st->life.event_fd, &n, sizeof(n));
         if (st->pidfd >= 0 && p[1].revents && life_read(so->dir_fd, &l) == 0 && !l.is_ready) {
-            return explain(st, so, ERR_IO, "the sandbox ended before it answered", e);
+            return explain(so, ERR_IO, "the sandbox ended before it answered", e);
         }
     }
 }
@@ -499,5 +485,8 @@ void start_done(struct start *st, struct watch *w)
     }
     if (st->pidfd >= 0) {
         (void)close(take_fd(&st->pidfd));
+    }
+    if (st->pid_fd >= 0) {
+        (void)close(take_fd(&st->pid_fd));
     }
 }

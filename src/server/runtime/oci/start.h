@@ -22,7 +22,7 @@ struct start_opts {
 struct start {
     pid_t engine_pid;
     int engine_pidfd;
-    const char *pid_file, *engine_log;
+    int pid_fd; /* where the engine writes the pid, or -1 */
     struct watch_file life;
     pid_t pid; /* the sandbox's first process, on the host */
     int pidfd;
@@ -30,7 +30,7 @@ struct start {
 
 #define START_INIT                                                                                 \
     {                                                                                              \
-        .engine_pidfd = -1, .pidfd = -1, .life = {.wd = -1, .event_fd = -1 }                       \
+        .engine_pidfd = -1, .pidfd = -1, .pid_fd = -1, .life = {.wd = -1, .event_fd = -1 }         \
     }
 
 int start_spawn(struct start *st, const struct start_opts *so, struct arena *a, struct err *e);
