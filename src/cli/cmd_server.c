@@ -6,6 +6,7 @@
 #include <limits.h>
 #include <poll.h>
 #include <signal.h>
+#include <spawn.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -89,20 +90,33 @@ static int write_config(struct cli *x, char **ret_path)
     return 0;
 }
 
-/* The child: a session of its own, output into files. */
-_Noreturn static void become_server(const char *exe, const char *config, const char *out,
-                                    const char *log)
+/* A session of its own, output into files. The pid, or a negative errno. */
+static pid_t spawn_server(const char *exe, const char *config, const char *out, const char *log)
 {
-    int out_fd = open(out, O_WRONLY | O_CREAT | O_TRUNC, 0600);
-    int log_fd = open(log, O_WRONLY | O_CREAT | O_APPEND, 0600);
-    int null_fd = open("/dev/null", O_RDONLY);
-    (void)setsid();
-    (void)dup2(null_fd, STDIN_FILENO);
-    (void)dup2(out_fd, STDOUT_FILENO);
-    (void)dup2(log_fd, STDERR_FILENO);
-    (void)signal(SIGPIPE, SIG_DFL);
-    (void)execlp(exe, SERVER_NAME, "--config", config, (char *)NULL);
-    _exit(127);
+    posix_spawn_file_actions_t files;
+    posix_spawnattr_t attr;
+    sigset_t usual;
+    pid_t pid;
+    char *name = xstrdup(SERVER_NAME), *flag = xstrdup("--config"), *file = xstrdup(config);
+    char *const argv[] = {name, flag, file, NULL};
+    (void)sigemptyset(&usual);
+    (void)sigaddset(&usual, SIGPIPE);
+    (void)posix_spawnattr_init(&attr);
+    (void)posix_spawnattr_setsigdefault(&attr, &usual);
+    (void)posix_spawnattr_setflags(&attr, POSIX_SPAWN_SETSID | POSIX_SPAWN_SETSIGDEF);
+    (void)posix_spawn_file_actions_init(&files);
+    (void)posix_spawn_file_actions_addopen(&files, STDIN_FILENO, "/dev/null", O_RDONLY, 0);
+    (void)posix_spawn_file_actions_addopen(&files, STDOUT_FILENO, out, O_WRONLY | O_CREAT | O_TRUNC,
+                                           0600);
+    (void)posix_spawn_file_actions_addopen(&files, STDERR_FILENO, log,
+                                           O_WRONLY | O_CREAT | O_APPEND, 0600);
+    int r = posix_spawnp(&pid, exe, &files, &attr, argv, environ);
+    (void)posix_spawn_file_actions_destroy(&files);
+    (void)posix_spawnattr_destroy(&attr);
+    free(name);
+    free(flag);
+    free(file);
+    return r == 0 ? pid : -r;
 }
 
 static int wait_listening(struct cli *x, pid_t pid, const char *log)
@@ -147,12 +161,9 @@ static int run_start(struct cli *x)
         return 1;
     }
     (void)unlink(out);
-    pid_t pid = fork();
-    if (pid == 0) {
-        become_server(exe, config, out, log);
-    }
+    pid_t pid = spawn_server(exe, config, out, log);
     if (pid < 0) {
-        return cli_fail(x, "%s", strerror(errno));
+        return cli_fail(x, "%s: %s", exe, strerror(-pid));
     }
     (void)snprintf(number, sizeof(number), "%d", (int)pid);
     (void)file_write_atomic(AT_FDCWD, pidfile, str_from(number), 0600);

@@ -1,6 +1,7 @@
 """osb cp, port-forward, logs, top, doctor, server, completion, and what the server may refuse."""
 
 import os
+import re
 import signal
 import subprocess
 import urllib.request
@@ -133,3 +134,24 @@ def test_server_status_stop_without_one(local):
     r = local("server", "status", "-o", "json")
     assert r.returncode == 1 and '"stopped"' in r.stdout
     assert local("server", "stop").returncode == 1
+
+
+def test_server_start_status_stop(server, local):
+    """`server` is there for its root check only: this one is another, on a port of its own."""
+    config = os.path.join(local.home, "server.toml")
+    with open(os.path.join(server.dir, "server.toml")) as f:
+        text = f.read().replace(server.dir, local.home).replace(server.name, server.name[:-1] + "x")
+    with open(config, "w") as f:
+        f.write(re.sub(r'"10\.(\d+)\.', lambda m: '"10.%d.' % (int(m.group(1)) - 50), text))
+    local.env["PATH"] = os.path.abspath(os.path.dirname(local.exe)) + ":" + local.env["PATH"]
+    started = local.json("server", "start", "--config-file", config)
+    try:
+        assert started["url"].startswith("http://127.0.0.1:")
+        assert local.json("server", "status")["status"] == "running"
+        assert local("server", "start", "--config-file", config).returncode == 1
+        with open(os.path.join(local.home, "data", "api-key")) as f:
+            key = f.read().strip()
+        assert local.json("--domain", started["url"], "--api-key", key, "sandbox", "list")["items"] == []
+    finally:
+        local.ok("server", "stop")
+    assert local("server", "status").returncode == 1
