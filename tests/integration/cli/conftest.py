@@ -54,6 +54,7 @@ class Server:
             self.key = f.read().strip()
 
     def stop(self):
+        self.kill_all()
         self.process.send_signal(signal.SIGTERM)
         try:
             self.process.wait(30)
@@ -61,9 +62,25 @@ class Server:
             self.process.kill()
             self.process.wait()
         self.log.close()
-        subprocess.run(["ip", "link", "delete", self.name], stderr=subprocess.DEVNULL, check=False)
-        subprocess.run(["nft", "delete", "table", "inet", self.name], stderr=subprocess.DEVNULL, check=False)
+        sweep(self.name)
         shutil.rmtree(self.dir, ignore_errors=True)
+
+    def kill_all(self):
+        osb = Osb(self, self.dir)
+        listed = osb("sandbox", "list", "--page-size", "100", "-o", "json")
+        for item in json.loads(listed.stdout)["items"] if listed.returncode == 0 else []:
+            osb("sandbox", "kill", item["id"])
+
+
+def sweep(name):
+    """What a server leaves on the machine for its next start."""
+    subprocess.run(["ip", "link", "delete", name], stderr=subprocess.DEVNULL, check=False)
+    subprocess.run(["nft", "delete", "table", "inet", name], stderr=subprocess.DEVNULL, check=False)
+    subprocess.run(["sh", "-c", f"umount /run/{name}/netns/* /run/{name}/*/* /run/{name}"], stderr=subprocess.DEVNULL,
+                   check=False)
+    subprocess.run(["find", f"/sys/fs/cgroup/{name}", "-depth", "-type", "d", "-exec", "rmdir", "{}", ";"],
+                   stderr=subprocess.DEVNULL, check=False)
+    shutil.rmtree(f"/run/{name}", ignore_errors=True)
 
 
 class Osb:

@@ -8,6 +8,8 @@ import urllib.request
 
 import pytest
 
+from conftest import sweep
+
 
 def test_cp_file_both_ways(osb, box, tmp_path):
     (tmp_path / "one.txt").write_text("one")
@@ -154,4 +156,5 @@ def test_server_start_status_stop(server, local):
         assert local.json("--domain", started["url"], "--api-key", key, "sandbox", "list")["items"] == []
     finally:
         local.ok("server", "stop")
+        sweep(server.name[:-1] + "x")
     assert local("server", "status").returncode == 1
