@@ -74,6 +74,10 @@ int cli_error(struct cli *x, const struct osb_error *e, const char *operation, .
         hint(x, e, &b);
     }
     out_problem(&x->out, "Sandbox Error", buf_cstr(&b));
+    if (arg_has(&x->root, "verbose")) {
+        (void)fprintf(stderr, "osb: %s, HTTP status %d, code '%s'\n", osb_code_name(e->code),
+                      e->http_status, e->api_code);
+    }
     return 1;
 }
 

@@ -62,6 +62,13 @@ static int run_command(struct cli *x)
     }
     out_init(&x->out, x->set.color);
     choose_format(x);
+    if (arg_has(&x->root, "verbose")) {
+        (void)fprintf(stderr, "osb: server %s, requests up to %lld s, %s, %s\n",
+                      x->set.domain ? x->set.domain : "localhost:8080",
+                      (long long)x->set.request_timeout,
+                      x->set.api_key ? "with a key" : "without a key",
+                      x->set.file_exists ? x->set.path : "no configuration file");
+    }
     return x->cmd->run(x);
 }
 

@@ -113,3 +113,9 @@ def test_wrong_key_and_dead_server(osb):
     assert r.returncode == 1 and r.stdout == "" and "osb doctor" in r.stderr
     r = osb("--no-color", "--domain", "127.0.0.1:1", "sandbox", "list")
     assert r.stderr.startswith("ERROR [Sandbox Error]: List sandboxes failed: ") and r.stderr.count("\n") == 1
+
+
+def test_verbose(osb):
+    r = osb("-v", "sandbox", "get", "00000000-0000-4000-8000-000000000000")
+    assert r.returncode == 1 and "osb: server http://127.0.0.1:" in r.stderr and "with a key" in r.stderr
+    assert "osb: not_found, HTTP status 404, code '" in r.stderr and osb.env["OPEN_SANDBOX_API_KEY"] not in r.stderr
