@@ -36,5 +36,5 @@
 #define REDIS_WAIT_S 5
 #define REDIS_PAYLOAD_MAX (64u << 10)
 #define SHUTDOWN_DRAIN_MS 5000u /* for requests in flight at SIGTERM */
-#define PORT_WAIT_MS 2000u                /* for a port that a crashed server still holds */
+#define PORT_WAIT_MS 2000u      /* for a port that a crashed server still holds */
 #define KEY_MIN 8u              /* shortest configured API key */
