@@ -1,4 +1,5 @@
 #include "cli/cli.h"
+#include "cli/limits.h"
 
 #include <errno.h>
 #include <fcntl.h>
@@ -11,8 +12,6 @@
 
 #include "base/clock.h"
 #include "base/fd.h"
-
-#define CLI_MAX_INPUT (64u << 20) /* limit: a description read from a file or stdin */
 
 static volatile sig_atomic_t interrupts;
 static struct osb_token *interrupt_token;

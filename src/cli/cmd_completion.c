@@ -5,8 +5,7 @@
 
 #include "cli/cli.h"
 #include "cli/commands.h"
-
-#define ASK_TIMEOUT_MS 2000 /* limit: how long Tab may wait for the server */
+#include "cli/limits.h"
 
 static const char bash_script[] =
     "_osb() {\n"
@@ -92,7 +91,7 @@ static void offer_choices(struct cli *x, const struct cli_opt *o, const char *pa
 
 static void offer_sandboxes(struct cli *x, const char *partial)
 {
-    x->set.request_timeout = ASK_TIMEOUT_MS / 1000;
+    x->set.request_timeout = CLI_COMPLETION_ASK_MS / 1000;
     if (!cli_client(x)) {
         return;
     }

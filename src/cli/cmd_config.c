@@ -9,9 +9,8 @@
 #include "base/fd.h"
 #include "cli/cli.h"
 #include "cli/commands.h"
+#include "cli/limits.h"
 #include "json/toml.h"
-
-#define MAX_FILE (1u << 20)
 
 static int save(struct cli *x, struct str text)
 {
@@ -82,7 +81,7 @@ static int run_set(struct cli *x)
     if (!section.n || !field.n || str_find(field, '.') >= 0) {
         return cli_fail(x, "Key must be section.field, such as connection.domain.");
     }
-    cleanup_(buf_done) struct buf text = BUF_INIT(MAX_FILE), out = BUF_INIT(MAX_FILE);
+    cleanup_(buf_done) struct buf text = BUF_INIT(CLI_MAX_CONFIG), out = BUF_INIT(CLI_MAX_CONFIG);
     int r = file_read(AT_FDCWD, x->set.path, &text);
     if (r == -ENOENT || r == -ENOTDIR) {
         return cli_fail(x, "Config file not found: %s. Run `osb config init` first.", x->set.path);

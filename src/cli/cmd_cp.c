@@ -11,8 +11,7 @@
 #include "base/fd.h"
 #include "cli/cli.h"
 #include "cli/commands.h"
-
-#define MAX_TREE_DEPTH 64 /* limit: directories within directories */
+#include "cli/limits.h"
 
 /* "id:path" with no slash in the id. */
 static const char *remote_part(const char *arg, char **ret_id)
@@ -59,8 +58,8 @@ static int send_directory(struct cli *x, struct osb_sandbox *s, const char *loca
     if (!d) {
         return cli_fail(x, "%s: %s", local, strerror(errno));
     }
-    if (depth > MAX_TREE_DEPTH) {
-        return cli_fail(x, "%s: more than %d directories deep.", local, MAX_TREE_DEPTH);
+    if (depth > CLI_MAX_TREE_DEPTH) {
+        return cli_fail(x, "%s: more than %d directories deep.", local, CLI_MAX_TREE_DEPTH);
     }
     if (osb_make_dirs(s, paths, NULL, &e) < 0) {
         return cli_error(x, &e, "Create %s", remote);
@@ -173,7 +172,7 @@ static int fetch_directory(struct cli *x, struct osb_sandbox *s, const char *rem
     if (r < 0) {
         return cli_fail(x, "%s: %s", local, strerror(-r));
     }
-    if (osb_list_dir(s, remote, MAX_TREE_DEPTH, &l, &e) < 0) {
+    if (osb_list_dir(s, remote, CLI_MAX_TREE_DEPTH, &l, &e) < 0) {
         return cli_error(x, &e, "List %s", remote);
     }
     /* Directories first: the order of a listing is nobody's promise. */

@@ -11,6 +11,7 @@
 #include "base/num.h"
 #include "cli/cli.h"
 #include "cli/commands.h"
+#include "cli/limits.h"
 #include "http/proxy.h"
 #include "io/dial.h"
 #include "io/listener.h"
@@ -18,7 +19,6 @@
 #include "io/tls.h"
 #include "net/url.h"
 
-#define MAX_FORWARDS 32 /* limit: ports of one call */
 #define CONNECT_TIMEOUT_MS 10000
 
 struct forward {
@@ -213,7 +213,7 @@ static void on_stop(int signo, void *arg)
 
 static int run_forward(struct cli *x)
 {
-    struct forward f[MAX_FORWARDS] = {0};
+    struct forward f[CLI_MAX_FORWARDS] = {0};
     size_t n = 0;
     int r = 0;
     if (!cli_client(x)) {
@@ -222,7 +222,7 @@ static int run_forward(struct cli *x)
     struct io_loop *loop = io_loop_new();
     io_signal_watch(loop, SIGINT, on_stop, loop);
     io_signal_watch(loop, SIGTERM, on_stop, loop);
-    for (const char **spec = x->args.pos + 1; *spec && r == 0 && n < MAX_FORWARDS; spec++) {
+    for (const char **spec = x->args.pos + 1; *spec && r == 0 && n < CLI_MAX_FORWARDS; spec++) {
         f[n].loop = loop;
         r = add_forward(x, &f[n++], *spec);
     }

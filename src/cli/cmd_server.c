@@ -17,9 +17,8 @@
 #include "base/num.h"
 #include "cli/cli.h"
 #include "cli/commands.h"
+#include "cli/limits.h"
 
-#define START_TIMEOUT_MS 30000
-#define STOP_TIMEOUT_MS 30000
 #define SERVER_NAME "opensandbox-server"
 
 static char *state_path(const char *name)
@@ -121,7 +120,7 @@ static pid_t spawn_server(const char *exe, const char *config, const char *out, 
 
 static int wait_listening(struct cli *x, pid_t pid, const char *log)
 {
-    for (int waited = 0; waited < START_TIMEOUT_MS; waited += 50) {
+    for (int waited = 0; waited < CLI_SERVER_START_MS; waited += 50) {
         int status;
         cleanup_free char *url = address_of();
         if (url) {
@@ -138,7 +137,7 @@ static int wait_listening(struct cli *x, pid_t pid, const char *log)
         (void)poll(NULL, 0, 50);
     }
     return cli_fail(x, "The server does not listen after %d s; its log is %s",
-                    START_TIMEOUT_MS / 1000, log);
+                    CLI_SERVER_START_MS / 1000, log);
 }
 
 static int run_start(struct cli *x)
@@ -180,7 +179,7 @@ static int run_stop(struct cli *x)
     if (kill(pid, SIGTERM) < 0) {
         return cli_fail(x, "pid %d: %s", (int)pid, strerror(errno));
     }
-    for (int waited = 0; waited < STOP_TIMEOUT_MS; waited += 50) {
+    for (int waited = 0; waited < CLI_SERVER_STOP_MS; waited += 50) {
         if (running_pid() != pid) {
             (void)unlink(pidfile);
             out_ok(&x->out, "Server stopped: pid %d", (int)pid);

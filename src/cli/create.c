@@ -3,9 +3,7 @@
 #include <string.h>
 
 #include "cli/duration.h"
-
-#define MAX_RULES 4096  /* limit: rules of a policy file */
-#define MAX_VOLUMES 256 /* limit: volumes of one sandbox */
+#include "cli/limits.h"
 
 /* camelCase or snake_case. */
 static const struct json *either(const struct json *j, const char *camel, const char *snake)
@@ -46,7 +44,7 @@ static int read_policy(struct cli *x, struct create_spec *s)
     const struct json *rules = json_get(s->policy, "egress");
     const char *action = text(s->policy, "defaultAction", "default_action");
     if (!json_is_object(s->policy) || (rules && !json_is_array(rules)) ||
-        json_len(rules) > MAX_RULES) {
+        json_len(rules) > CLI_MAX_RULES) {
         return cli_fail(x, "%s: expected an object {defaultAction, egress: [{action, target}]}.",
                         path);
     }
@@ -110,7 +108,7 @@ static int read_volumes(struct cli *x, struct create_spec *s)
         return 1;
     }
     size_t n = json_len(s->volumes);
-    if (!json_is_array(s->volumes) || n > MAX_VOLUMES) {
+    if (!json_is_array(s->volumes) || n > CLI_MAX_VOLUMES) {
         return cli_fail(x, "%s: expected an array of volumes.", path);
     }
     s->vols = xcalloc(n + 1, sizeof(*s->vols));

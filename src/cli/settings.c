@@ -1,4 +1,5 @@
 #include "cli/settings.h"
+#include "cli/limits.h"
 
 #include <errno.h>
 #include <fcntl.h>
@@ -11,7 +12,6 @@
 #include "base/num.h"
 #include "json/toml.h"
 
-#define MAX_FILE (1u << 20) /* limit: the configuration file */
 #define DEFAULT_TIMEOUT_S 30
 
 const char settings_template[] =
@@ -93,7 +93,7 @@ static bool pick_proxy(const char *flag, const struct json *file)
 
 static int read_file(const char *path, struct json **ret, bool *ret_exists, struct err *e)
 {
-    cleanup_(buf_done) struct buf text = BUF_INIT(MAX_FILE);
+    cleanup_(buf_done) struct buf text = BUF_INIT(CLI_MAX_CONFIG);
     int r = file_read(AT_FDCWD, path, &text);
     *ret = NULL;
     *ret_exists = r >= 0;

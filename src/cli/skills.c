@@ -1,4 +1,5 @@
 #include "cli/skills.h"
+#include "cli/limits.h"
 
 #include <errno.h>
 #include <fcntl.h>
@@ -9,8 +10,6 @@
 #include "base/cleanup.h"
 #include "base/fd.h"
 #include "base/must.h"
-
-#define MAX_FILE (4u << 20) /* limit: a file that blocks are appended to */
 
 const struct skill skills[] = {
     {"sandbox-troubleshooting", "OpenSandbox Troubleshooting",
@@ -130,7 +129,8 @@ static int read_if_there(const char *path, struct buf *out)
 
 enum skill_status skill_look(const struct skill *s, const struct skill_target *t, const char *path)
 {
-    cleanup_(buf_done) struct buf now = BUF_INIT(MAX_FILE), want = BUF_INIT(MAX_FILE);
+    cleanup_(buf_done) struct buf now = BUF_INIT(CLI_MAX_SKILL_FILE),
+                                  want = BUF_INIT(CLI_MAX_SKILL_FILE);
     size_t from = 0, to;
     if (file_read(AT_FDCWD, path, &now) < 0) {
         return SKILL_ABSENT;
@@ -154,7 +154,8 @@ static int make_parent(const char *path)
 
 int skill_install(const struct skill *s, const struct skill_target *t, const char *path)
 {
-    cleanup_(buf_done) struct buf now = BUF_INIT(MAX_FILE), out = BUF_INIT(MAX_FILE);
+    cleanup_(buf_done) struct buf now = BUF_INIT(CLI_MAX_SKILL_FILE),
+                                  out = BUF_INIT(CLI_MAX_SKILL_FILE);
     size_t from, to;
     int r = t->append ? read_if_there(path, &now) : 0;
     r = r < 0 ? r : make_parent(path);
@@ -188,7 +189,8 @@ static void remove_empty_parent(const char *path)
 
 int skill_uninstall(const struct skill *s, const struct skill_target *t, const char *path)
 {
-    cleanup_(buf_done) struct buf now = BUF_INIT(MAX_FILE), out = BUF_INIT(MAX_FILE);
+    cleanup_(buf_done) struct buf now = BUF_INIT(CLI_MAX_SKILL_FILE),
+                                  out = BUF_INIT(CLI_MAX_SKILL_FILE);
     size_t from, to;
     if (!t->append) {
         if (unlink(path) < 0) {
