@@ -13,5 +13,5 @@
 int fs_list(const char *abs, unsigned depth, struct buf *out, struct err *e);
 /* Appends a JSON array of all entries below `abs` (or `abs` itself when it is no directory) that
  * are not directories and match. A pattern with a slash is matched against the path below `abs`,
- * any other against the name alone. */
+ * any other against the name alone. Does not go on into /proc, /sys and the like from outside. */
 int fs_search(const char *abs, struct str pattern, struct buf *out, struct err *e);

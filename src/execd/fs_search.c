@@ -1,6 +1,8 @@
 #include <errno.h>
 #include <fcntl.h>
+#include <linux/magic.h>
 #include <string.h>
+#include <sys/vfs.h>
 #include <unistd.h>
 
 #include "base/cleanup.h"
@@ -16,6 +18,7 @@ struct search {
     struct fs_names names;
     struct str pattern;
     bool by_path; /* the pattern has a slash */
+    dev_t dev;    /* file system it began in */
     struct err *e;
 };
 
@@ -47,11 +50,27 @@ static int consider(struct search *s, struct str subject, const char *path, cons
     return 0;
 }
 
+/* The kernel's own file systems, met on the way through others: endless, full of what may not be
+ * read, and not what anybody looks for. Whoever does begins inside of them. */
+static bool is_kernel_fs(const struct search *s, const struct fs_entry *entry)
+{
+    struct statfs fs;
+    if (entry->st.st_dev == s->dev) {
+        return false;
+    }
+    cleanup_close int fd = fs_openat(entry->dir_fd, entry->name, O_PATH | O_NOFOLLOW, 0);
+    if (fd < 0 || fstatfs(fd, &fs) < 0) {
+        return false;
+    }
+    return fs.f_type == PROC_SUPER_MAGIC || fs.f_type == SYSFS_MAGIC ||
+           fs.f_type == CGROUP_SUPER_MAGIC || fs.f_type == CGROUP2_SUPER_MAGIC;
+}
+
 static int search_visit(const struct fs_entry *entry, void *arg)
 {
     struct search *s = arg;
     if (S_ISDIR(entry->st.st_mode)) {
-        return 1;
+        return !is_kernel_fs(s, entry);
     }
     return consider(s, s->by_path ? entry->rel : str_from(entry->name), entry->path, &entry->st);
 }
@@ -86,7 +105,8 @@ int fs_search(const char *abs, struct str pattern, struct buf *out, struct err *
     if (there < 0) {
         return err_sys(e, there, "%s", abs);
     }
-    struct search s = {.pattern = pattern, .by_path = str_find(pattern, '/') >= 0, .e = e};
+    struct search s = {
+        .pattern = pattern, .by_path = str_find(pattern, '/') >= 0, .dev = st.st_dev, .e = e};
     int r = glob_check(pattern);
     if (r < 0) {
         (void)bad_pattern(&s, r);

@@ -151,8 +151,8 @@ static int enter(struct walk *w, const char *name)
 {
     int fd = fs_openat(w->fd, name, O_RDONLY | O_DIRECTORY | O_NOFOLLOW, 0);
     int r = fd < 0 ? fd : walk_push(w, fd);
-    /* Gone, or replaced by something that is no directory. */
-    if (r == -ENOENT || r == -ENOTDIR || r == -ELOOP) {
+    /* Gone (in /proc: the process), or replaced by something that is no directory. */
+    if (r == -ENOENT || r == -ENOTDIR || r == -ELOOP || r == -ESRCH) {
         return 0;
     }
     if (r < 0 && r != -EFBIG && w->ops->unreadable) {

@@ -5,7 +5,7 @@
 #define EXECD_MAX_BODY (16u << 20)     /* JSON request body of commands and sessions: 413 */
 #define EXECD_MAX_CONNECTIONS 8192     /* open client connections: 503 */
 #define EXECD_MAX_FDS 65536            /* soft limit of descriptors, if the hard one allows */
-#define EXECD_POOL_THREADS 2           /* workers for blocking file work */
+#define EXECD_POOL_THREADS 4           /* workers for blocking file work */
 #define EXECD_POOL_QUEUE 512           /* jobs waiting for them: 503 */
 #define EXECD_WRITE_TIMEOUT_MS 600000u /* a response that makes no progress at all is cut */
 

@@ -469,6 +469,11 @@ def test_search_link_loops_and_deep_trees(execd, tmp_path):
     assert os.listdir(tmp_path) == ["loop"]
 
 
+def test_search_in_proc(execd):
+    r = execd.get("/files/search", params={"path": "/proc/sys/kernel", "pattern": "ostype"})
+    assert [x["path"] for x in r.json()] == ["/proc/sys/kernel/ostype"]
+
+
 def test_search_while_the_tree_changes(execd, tmp_path):
     """Files and directories come and go, directories become links: never an escape, never a hang."""
     (tmp_path / "tree").mkdir()

@@ -86,6 +86,20 @@ def check_files(e, owner):
     error(e.get("/files/info", params={"path": "/no"}), 404, "FILE_NOT_FOUND")
 
 
+def test_search_from_the_root(fs, launch):
+    """/proc is not walked through, unless the search begins there."""
+    if fs.kind == "debian":
+        pytest.skip("a whole /usr")
+    fs.file("work/osb-needle")
+    e = launch(wrap=fs.wrap(), binary="/execd")
+    e.proc.send_signal = lambda signo: os.kill(inner_pid(e), signo)
+    r = e.get("/files/search", params={"path": "/", "pattern": "{osb-needle,ostype}"})
+    assert [x["path"] for x in r.json()] == ["/work/osb-needle"]
+    r = e.get("/files/search", params={"path": "/proc/sys", "pattern": "ostype"})
+    assert [x["path"] for x in r.json()] == ["/proc/sys/kernel/ostype"]
+    end(e)
+
+
 def check_commands(e, fs, uid):
     if not fs.shell:
         ev = run(e, "echo hello")

@@ -95,6 +95,9 @@ static void test_proc(void **state)
                      0);
     assert_int_equal(all, 486);
     assert_int_equal(busy, 86);
+    assert_int_equal(proc_stat_parse(STR("cpu  0 0 0 0 0 0 0 0 0 0\n"), &busy, &all), 0);
+    assert_int_equal(busy + all, 0);
+    assert_int_equal(proc_stat_parse(STR("cpu  1 2\n"), &busy, &all), -EINVAL);
     assert_int_equal(proc_stat_parse(STR("intr 5\n"), &busy, &all), -EINVAL);
     assert_int_equal(proc_stat_parse(STR(""), &busy, &all), -EINVAL);
 }
