@@ -130,7 +130,9 @@ static int find_target(struct cli *x, struct forward *f, bool *ret_http)
     struct str domain = str_from(x->set.domain);
     ptrdiff_t scheme = str_find_str(domain, STR("://"));
     domain = scheme < 0 ? domain : str_sub(domain, (size_t)scheme + 3, domain.n);
-    if (*ret_http && x->set.api_key && str_starts(domain, str_from(f->host))) {
+    ptrdiff_t slash = str_find(domain, '/');
+    domain = slash < 0 ? domain : str_sub(domain, 0, (size_t)slash);
+    if (*ret_http && x->set.api_key && str_eq(domain, str_from(f->host))) {
         f->headers[f->n_headers++] =
             (struct h1_header){STR("OPEN-SANDBOX-API-KEY"), str_from(x->set.api_key)};
     }

@@ -388,7 +388,8 @@ struct osb_pty *osb_pty_open(struct osb_sandbox *s, const struct osb_pty_opts *o
     memcpy(p->id, id, sizeof(id));
     p->url = xstrdup(ep->url);
     p->headers = copy_pairs(ep->headers);
-    p->with_key = strncmp(ep->url, s->client->base, base) == 0;
+    p->with_key =
+        strncmp(ep->url, s->client->base, base) == 0 && (ep->url[base] == '/' || !ep->url[base]);
     p->takeover = o->takeover;
     p->since = o->since;
     p->rows = o->rows;

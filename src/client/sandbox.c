@@ -123,7 +123,7 @@ int sandbox_transfer(struct osb_sandbox *s, enum osb_service svc, const char *pa
     t->headers = ep->headers;
     /* Behind the server's own proxy the key is needed; nowhere else is it sent. */
     size_t n = strlen(s->client->base) - strlen("/v1");
-    t->with_key = strncmp(url, s->client->base, n) == 0;
+    t->with_key = strncmp(url, s->client->base, n) == 0 && (url[n] == '/' || !url[n]);
     int r = transfer_run(s->client, t, e);
     t->url = NULL;
     t->headers = NULL;
