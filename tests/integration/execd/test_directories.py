@@ -206,3 +206,22 @@ def test_remove_a_large_tree_while_answering(execd, tmp_path):
             (d / f"{k}").touch()
     empty_ok(execd.delete("/directories", params={"path": str(tmp_path / "t")}))
     assert os.listdir(tmp_path) == []
+
+
+def test_kernel_without_openat2(launch, tmp_path):
+    """Old kernels, and filters that do not know the call."""
+    inject = ["strace", "-f", "-qq", "-o", "/dev/null", "-e", "trace=openat2", "-e",
+              "inject=openat2:error=ENOSYS"]
+    if subprocess.run([*inject, "true"], capture_output=True).returncode != 0:
+        pytest.skip("strace cannot be used here")
+    e = launch(wrap=inject)
+    e.proc.send_signal = lambda signo: os.kill(e.events[0]["pid"], signo)  # strace ignores them
+    d = tmp_path / "d"
+    empty_ok(e.post("/directories", json={str(d / "x/y"): {}}))
+    (d / "x/f").write_text("a")
+    (d / "x/l").symlink_to("/etc")
+    empty_ok(e.post("/files/replace", json={str(d / "x/f"): {"old": "a", "new": "b"}}))
+    assert e.get("/files/download", params={"path": str(d / "x/f")}).content == b"b"
+    assert listing(e, d, 3) == ["x", "x/f", "x/l", "x/y"]
+    empty_ok(e.delete("/directories", params={"path": str(d)}))
+    assert not d.exists() and os.path.exists("/etc/passwd")
