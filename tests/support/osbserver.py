@@ -17,6 +17,10 @@ import requests
 
 ROOT = os.path.dirname(os.path.dirname(os.path.dirname(os.path.abspath(__file__))))
 BIN = os.environ.get("OSB_BIN") or os.path.join(ROOT, "build", "bin")
+# Inside the sandboxes always the static execd: one with a sanitizer needs its libraries and memory.
+EXECD_BIN = os.path.join(BIN, "execd")
+if os.environ.get("OSB_FLAVOUR") in ("asan", "tsan") and os.path.exists(os.path.join(ROOT, "build", "bin", "execd")):
+    EXECD_BIN = os.path.join(ROOT, "build", "bin", "execd")
 START_TIMEOUT = 60
 EXECD = 44772
 
@@ -81,7 +85,7 @@ class Server:
             "log": {"level": "debug"},
             "oci": {"run_dir": self.run_dir, "bridge": self.bridge, "subnet": self.subnet,
                     "nft_table": self.table, "cgroup_parent": self.cgroup, "netns_pool": 1,
-                    "execd": os.path.join(self.bin, "execd")},
+                    "execd": EXECD_BIN},
         }
         if self.key:
             sections["server"]["api_key"] = self.key
@@ -333,4 +337,17 @@ class Server:
                 with contextlib.suppress(OSError):
                     os.rmdir(path)
         shutil.rmtree(self.run_dir, ignore_errors=True)
+        report = self.sanitizer_report()
         shutil.rmtree(self.dir, ignore_errors=True)
+        assert not report, report
+
+    def sanitizer_report(self):
+        """What a sanitizer wrote into the log, from its first line on."""
+        if not os.path.exists(self.log_path):
+            return ""
+        with open(self.log_path, errors="replace") as f:
+            text = f.read()
+        for word in ("ERROR: AddressSanitizer", "ERROR: LeakSanitizer", "WARNING: ThreadSanitizer", "runtime error:"):
+            if word in text:
+                return text[text.index(word):][:6000]
+        return ""

@@ -86,6 +86,7 @@ def test_a_client_that_leaves_leaves_no_sandbox(make):
     conn = s.raw()
     conn.request("POST", "/v1/sandboxes", json.dumps(request_body()), {
         "OPEN-SANDBOX-API-KEY": s.key, "Content-Type": "application/json", "Idempotency-Key": "mine"})
+    wait_for("its record", lambda: s.log_tail(400).count("type=create ") == 13, interval=0.001)
     conn.close()
     wait_for("the sandbox", lambda: [x for x in s.list() if x["status"]["state"] == "Running"])
     assert s.ok("POST", "/v1/sandboxes", request_body(), headers={"Idempotency-Key": "mine"})["id"] == s.list()[0]["id"]
