@@ -1,0 +1,234 @@
+"""Sandboxes through the server on the embedded runtime: create to first answer, a burst, commands through the
+proxy, memory, density and restart. Beside them: the bare OCI engine, and `docker run` where an engine is there."""
+
+import http.client
+import json
+import os
+import shutil
+import statistics
+import subprocess
+import sys
+import threading
+import time
+
+from common import ROOT, TempDir, table, write_json
+
+sys.path.append(os.path.join(ROOT, "tests", "support"))
+
+NAME = "server"
+TRUE = json.dumps({"command": "true"})
+
+
+class Client:
+    """One kept-alive connection."""
+
+    def __init__(self, server):
+        self.conn = http.client.HTTPConnection(server.url.split("//")[1], timeout=120)
+        self.headers = {"OPEN-SANDBOX-API-KEY": server.key, "Content-Type": "application/json"}
+
+    def ask(self, method, path, body=None):
+        self.conn.request(method, path, body, self.headers)
+        resp = self.conn.getresponse()
+        data = resp.read()
+        if resp.status >= 300:
+            raise RuntimeError(f"{method} {path}: {resp.status} {data[:200]}")
+        return data
+
+    def create(self, body):
+        return json.loads(self.ask("POST", "/v1/sandboxes", json.dumps(body)))["id"]
+
+    def true(self, id):
+        if b'"execution_complete"' not in self.ask("POST", f"/v1/sandboxes/{id}/proxy/44772/command", TRUE):
+            raise RuntimeError("the command did not complete")
+
+    def delete(self, id):
+        self.ask("DELETE", f"/v1/sandboxes/{id}")
+
+
+def cold(server, body, n):
+    """Milliseconds from create to the answer of the first command."""
+    c, out = Client(server), []
+    for _ in range(n):
+        start = time.perf_counter()
+        id = c.create(body)
+        c.true(id)
+        out.append((time.perf_counter() - start) * 1e3)
+        c.delete(id)
+    return out
+
+
+def together(n, fn):
+    """fn(i) in n threads at once; seconds until the last has ended. Raises what one raised."""
+    failed = []
+
+    def one(i):
+        try:
+            fn(i)
+        except Exception as e:
+            failed.append(e)
+
+    threads = [threading.Thread(target=one, args=(i,)) for i in range(n)]
+    start = time.perf_counter()
+    for t in threads:
+        t.start()
+    for t in threads:
+        t.join()
+    if failed:
+        raise failed[0]
+    return time.perf_counter() - start
+
+
+def burst(server, body, n):
+    ids = [None] * n
+
+    def one(i):
+        c = Client(server)
+        ids[i] = c.create(body)
+        c.true(ids[i])
+
+    seconds = together(n, one)
+    together(n, lambda i: Client(server).delete(ids[i]))
+    return seconds
+
+
+def proxied(server, body, n):
+    c = Client(server)
+    id = c.create(body)
+    c.true(id)
+    out = []
+    for _ in range(n):
+        start = time.perf_counter()
+        c.true(id)
+        out.append((time.perf_counter() - start) * 1e3)
+    c.delete(id)
+    return out
+
+
+def rss_kb(pid):
+    with open(f"/proc/{pid}/status") as f:
+        return [int(line.split()[1]) for line in f if line.startswith("VmRSS")][0]
+
+
+def fill(server, body, n):
+    """n sandboxes alive and answering; their ids."""
+    ids, lock, left = [], threading.Lock(), list(range(n))
+
+    def work(_):
+        c = Client(server)
+        while True:
+            with lock:
+                if not left:
+                    return
+                left.pop()
+            id = c.create(body)
+            c.true(id)
+            with lock:
+                ids.append(id)
+
+    together(8, work)
+    return ids
+
+
+def restart(server, ids):
+    """Kill -9, start again; seconds until all are listed and answer."""
+    server.kill()
+    start = time.perf_counter()
+    server.start()
+    left, lock = list(ids), threading.Lock()
+
+    def work(_):
+        c = Client(server)
+        while True:
+            with lock:
+                if not left:
+                    return
+                id = left.pop()
+            c.true(id)
+
+    together(8, work)
+    total = json.loads(Client(server).ask("GET", "/v1/sandboxes?pageSize=1"))["pagination"]["totalItems"]
+    if total != len(ids):
+        raise RuntimeError(f"{len(ids) - total} of {len(ids)} sandboxes were lost")
+    return time.perf_counter() - start
+
+
+def engine_ms(n):
+    """`crun run` of a bare bundle on the machine's own root, without network: the floor of the engine."""
+    crun = shutil.which("crun")
+    out = []
+    with TempDir() as d:
+        subprocess.run([crun, "spec"], cwd=d, check=True)
+        with open(os.path.join(d, "config.json")) as f:
+            spec = json.load(f)
+        spec["process"].update(terminal=False, args=["/bin/true"])
+        spec["root"] = {"path": "/", "readonly": True}
+        spec["mounts"] = [m for m in spec["mounts"] if m["type"] not in ("cgroup", "cgroup2")]
+        spec["linux"]["namespaces"] = [ns for ns in spec["linux"]["namespaces"] if ns["type"] != "cgroup"]
+        spec["linux"].pop("resources", None)
+        with open(os.path.join(d, "config.json"), "w") as f:
+            json.dump(spec, f)
+        script = f"umount /sys/fs/cgroup/unified 2>/dev/null; exec {crun} run --bundle {d} bench-$$"
+        for _ in range(n):
+            start = time.perf_counter()
+            r = subprocess.run(["unshare", "-m", "sh", "-c", script], capture_output=True)
+            out.append((time.perf_counter() - start) * 1e3)
+            if r.returncode != 0:
+                return None
+    return statistics.median(out)
+
+
+def docker_ms(n):
+    """`docker run --rm IMAGE true`, where an engine runs and has an image; else None."""
+    if not shutil.which("docker"):
+        return None
+    images = subprocess.run(["docker", "images", "-q"], capture_output=True, text=True)
+    if images.returncode != 0 or not images.stdout.split():
+        return None
+    out = []
+    for _ in range(n):
+        start = time.perf_counter()
+        r = subprocess.run(["docker", "run", "--rm", images.stdout.split()[0], "true"], capture_output=True)
+        if r.returncode != 0:
+            return None
+        out.append((time.perf_counter() - start) * 1e3)
+    return statistics.median(out)
+
+
+def quantile(v, q):
+    return sorted(v)[min(len(v) - 1, int(len(v) * q))]
+
+
+def run(opts):
+    from osbserver import Server, request_body
+    body = request_body(resourceLimits={"cpu": "1", "memory": "128Mi"}, timeout=3600)
+    alive = 1000 if opts.full else 50
+    server = Server()
+    try:
+        server.start()
+        idle = rss_kb(server.pid)
+        create = cold(server, body, 100 if opts.full else 20)
+        proxy = proxied(server, body, 500 if opts.full else 100)
+        many = burst(server, body, 100)
+        ids = fill(server, body, alive)
+        loaded = rss_kb(server.pid)
+        back = restart(server, ids)
+        together(8, lambda i: [Client(server).delete(id) for id in ids[i::8]])
+    finally:
+        server.stop()
+    engine, docker = engine_ms(10), docker_ms(5)
+    p50 = statistics.median(create)
+    rows = [
+        ["create to first command, p50", f"{p50:.1f} ms", f"{engine:.1f} ms (crun run)" if engine else "no crun run",
+         f"{p50 / engine:.2f}" if engine else "", "<= 25 ms"],
+        ["create to first command, p99", f"{quantile(create, 0.99):.1f} ms", "", "", ""],
+        ["the same with docker run", f"{p50:.1f} ms", f"{docker:.0f} ms" if docker else "no Docker engine here",
+         f"1/{docker / p50:.0f}" if docker else "", "<= 1/15"],
+        ["burst of 100, all answered", f"{many:.2f} s", "", "", "<= 3 s"],
+        ["true through the proxy, p50", f"{statistics.median(proxy):.2f} ms", "", "", ""],
+        ["server, idle", f"{idle} kB", "", "", "<= 10240 kB"],
+        [f"server, {alive} sandboxes", f"{loaded} kB", "", "", "<= 40960 kB at 1,000"],
+        [f"restart with {alive}, all answer", f"{back:.2f} s", "", "", "<= 2 s at 1,000"],
+    ]
+    table("sandboxes on the embedded runtime", ["", "ours", "peer", "ratio", "target"], rows)
+    write_json(NAME, {"create_ms": create, "proxy_ms": proxy, "burst_s": many, "idle_kb": idle, "alive": alive,
+                      "loaded_kb": loaded, "restart_s": back, "engine_ms": engine, "docker_ms": docker})
