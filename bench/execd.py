@@ -102,16 +102,16 @@ def run(opts):
         execd = Execd(d)
         try:
             idle = execd.rss_kb()
+            command_times(execd.port, 1000)
+            after = execd.rss_kb()
             run_times, spawn = [], []
             for _ in range(opts.rounds): # in turns, so that both meet the same neighbours
                 spawn += spawn_times(n // opts.rounds)
                 run_times += command_times(execd.port, n // opts.rounds)
             with Peak(execd) as peak:
                 stream = min(stream_seconds(execd.port, size) for _ in range(opts.rounds))
-            pipe = min(pipe_seconds(size) for _ in range(opts.rounds))
             burst = at_once(execd.port, 200)
-            command_times(execd.port, 1000)
-            after = execd.rss_kb()
+            pipe = min(pipe_seconds(size) for _ in range(opts.rounds))
         finally:
             execd.stop()
     ours, bare = statistics.median(run_times), statistics.median(spawn)
