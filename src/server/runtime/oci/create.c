@@ -265,7 +265,12 @@ static int prepare(struct making *m, enum runtime_stage *stage, struct err *e)
     m->state.ip = (struct opt_int){m->sb->net.ip != 0, m->sb->net.ip};
     m->state.link = m->sb->net.link;
     FAULT_POINT("oci.create.after_netns");
-    if (write_identity(m, e) < 0 || cgroup_make(&o->cg, m->spec->id, &m->limits, e) < 0) {
+    struct cgroup_limits limits = m->limits;
+    if (m->engine->kind == ENGINE_RUNSC && limits.pids) {
+        /* It has several threads of its own for each task inside. */
+        limits.pids = limits.pids * OCI_RUNSC_PIDS_EACH + OCI_RUNSC_PIDS_OWN;
+    }
+    if (write_identity(m, e) < 0 || cgroup_make(&o->cg, m->spec->id, &limits, e) < 0) {
         return -1;
     }
     FAULT_POINT("oci.create.after_cgroup");
@@ -357,10 +362,6 @@ int oci_create(struct runtime *rt, const struct runtime_spec *spec, enum runtime
     m.sb = sandbox_add(m.o, spec->id);
     must(m.engine && m.sb);
     limits_of(m.o, &spec->limits, &m.limits, &m.disk_bytes);
-    if (m.engine->kind ==
-        ENGINE_RUNSC) { /* it has several threads of its own for each task inside */
-        m.limits.pids = m.limits.pids * OCI_RUNSC_PIDS_EACH + OCI_RUNSC_PIDS_OWN;
-    }
     fill_state(&m);
     int r = prepare(&m, ret_stage, e);
     r = r < 0 ? r : run(&m, ret_stage, e);

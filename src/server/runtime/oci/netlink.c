@@ -102,7 +102,7 @@ void netlink_close(struct netlink *n)
     n->fd = -1;
 }
 
-typedef int answer_fn(const struct nlmsghdr *h, void *arg);
+typedef int answer_fn(struct nlmsghdr *h, void *arg);
 
 /* Sends the request and reads until its end; other answers go to fn (may be NULL). */
 static int transact(struct netlink *n, struct request *q, answer_fn *fn, void *arg)
@@ -122,7 +122,7 @@ static int transact(struct netlink *n, struct request *q, answer_fn *fn, void *a
             }
             return errno == EAGAIN ? -ETIMEDOUT : -errno;
         }
-        int left = (int)len;
+        uint32_t left = (uint32_t)len;
         for (struct nlmsghdr *h = (void *)in; NLMSG_OK(h, left); h = NLMSG_NEXT(h, left)) {
             if (h->nlmsg_seq != n->seq) {
                 continue; /* left over from a request that timed out */
@@ -141,7 +141,7 @@ static int transact(struct netlink *n, struct request *q, answer_fn *fn, void *a
     }
 }
 
-static const struct rtattr *find_attr(const struct rtattr *a, int len, uint16_t type)
+static struct rtattr *find_attr(struct rtattr *a, int len, uint16_t type)
 {
     for (; RTA_OK(a, len); a = RTA_NEXT(a, len)) {
         if ((a->rta_type & NLA_TYPE_MASK) == type) {
@@ -151,7 +151,7 @@ static const struct rtattr *find_attr(const struct rtattr *a, int len, uint16_t 
     return NULL;
 }
 
-static const struct rtattr *link_attr(const struct nlmsghdr *h, uint16_t type)
+static struct rtattr *link_attr(struct nlmsghdr *h, uint16_t type)
 {
     if (h->nlmsg_type != RTM_NEWLINK) {
         return NULL;
@@ -159,7 +159,7 @@ static const struct rtattr *link_attr(const struct nlmsghdr *h, uint16_t type)
     return find_attr(IFLA_RTA(NLMSG_DATA(h)), (int)IFLA_PAYLOAD(h), type);
 }
 
-static int on_link_index(const struct nlmsghdr *h, void *arg)
+static int on_link_index(struct nlmsghdr *h, void *arg)
 {
     if (h->nlmsg_type == RTM_NEWLINK) {
         *(int *)arg = ((struct ifinfomsg *)NLMSG_DATA(h))->ifi_index;
@@ -258,10 +258,10 @@ int link_enslave_isolated(struct netlink *n, int index, int bridge_index)
     return transact(n, &q, NULL, NULL);
 }
 
-static int on_link_counters(const struct nlmsghdr *h, void *arg)
+static int on_link_counters(struct nlmsghdr *h, void *arg)
 {
     struct link_counters *ret = arg;
-    const struct rtattr *a = link_attr(h, IFLA_STATS64);
+    struct rtattr *a = link_attr(h, IFLA_STATS64);
     if (a && RTA_PAYLOAD(a) >= offsetof(struct rtnl_link_stats64, rx_errors)) {
         struct rtnl_link_stats64 s = {0};
         memcpy(&s, RTA_DATA(a), MIN(sizeof(s), (size_t)RTA_PAYLOAD(a)));
@@ -322,11 +322,11 @@ struct port_walk {
     void *arg;
 };
 
-static int on_port(const struct nlmsghdr *h, void *arg)
+static int on_port(struct nlmsghdr *h, void *arg)
 {
     const struct port_walk *w = arg;
-    const struct rtattr *master = link_attr(h, IFLA_MASTER);
-    const struct rtattr *name = link_attr(h, IFLA_IFNAME);
+    struct rtattr *master = link_attr(h, IFLA_MASTER);
+    struct rtattr *name = link_attr(h, IFLA_IFNAME);
     int index = 0;
     if (master && name && RTA_PAYLOAD(master) == sizeof(index)) {
         memcpy(&index, RTA_DATA(master), sizeof(index));
@@ -356,7 +356,7 @@ struct leftovers {
     int n, total;
 };
 
-static int on_socket(const struct nlmsghdr *h, void *arg)
+static int on_socket(struct nlmsghdr *h, void *arg)
 {
     struct leftovers *l = arg;
     const struct inet_diag_msg *m = NLMSG_DATA(h);
