@@ -4,7 +4,6 @@
 
 #include <errno.h>
 #include <fcntl.h>
-#include <openssl/evp.h>
 #include <poll.h>
 #include <pthread.h>
 #include <sys/stat.h>
@@ -15,6 +14,7 @@
 #include "base/log.h"
 #include "base/must.h"
 #include "base/rand.h"
+#include "base/sha1.h"
 #include "server/limits.h"
 
 #define GENERATED_LEN 40
@@ -45,10 +45,11 @@ static bool insecure_wanted(void)
 /* "key-3f2a91c4": tells keys apart in logs without giving them away. */
 static void key_name(const char *text, char out[KEY_NAME_MAX])
 {
-    unsigned char md[EVP_MAX_MD_SIZE];
-    unsigned n = 0;
-    must(text);
-    must(EVP_Digest(text, strlen(text), md, &n, EVP_sha256(), NULL) == 1);
+    uint8_t md[SHA1_LEN];
+    struct sha1 s;
+    sha1_init(&s);
+    sha1_add(&s, str_from(text));
+    sha1_done(&s, md);
     (void)snprintf(out, KEY_NAME_MAX, "key-%02x%02x%02x%02x", md[0], md[1], md[2], md[3]);
 }
 

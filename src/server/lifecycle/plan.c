@@ -4,12 +4,12 @@
 #include "server/lifecycle/plan.h"
 
 #include <errno.h>
-#include <openssl/evp.h>
 
 #include "base/cleanup.h"
 #include "base/codec.h"
 #include "base/must.h"
 #include "base/num.h"
+#include "base/sha1.h"
 #include "server/limits.h"
 
 DEFINE_CLEANUP(struct create_plan *, plan_free)
@@ -395,13 +395,17 @@ static void plan_policy(struct create_plan *plan)
 }
 
 /* ---- what the store gets ---- */
+/* Tells one request from another of the same owner. Whoever made two that collide would only get his
+ * own sandbox twice, so SHA-1 is enough, and keeps libcrypto out of the resident set. */
 static void hash_text(struct str text, char out[PLAN_HASH_LEN + 1])
 {
-    unsigned char md[EVP_MAX_MD_SIZE];
-    unsigned n = 0;
-    must(EVP_Digest(text.p, text.n, md, &n, EVP_sha256(), NULL) == 1 && n * 2 == PLAN_HASH_LEN);
+    uint8_t md[SHA1_LEN];
+    struct sha1 s;
+    sha1_init(&s);
+    sha1_add(&s, text);
+    sha1_done(&s, md);
     struct buf b = BUF_INIT(PLAN_HASH_LEN + 1);
-    must(hex_encode(&b, md, n) == 0);
+    must(hex_encode(&b, md, sizeof(md)) == 0 && b.len == PLAN_HASH_LEN);
     memcpy(out, buf_cstr(&b), PLAN_HASH_LEN + 1);
     buf_done(&b);
 }

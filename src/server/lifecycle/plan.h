@@ -8,7 +8,7 @@
 #include "server/lifecycle/problem.h"
 #include "server/runtime/runtime.h"
 
-#define PLAN_HASH_LEN 64
+#define PLAN_HASH_LEN 40
 
 struct create_plan {
     struct arena arena;
