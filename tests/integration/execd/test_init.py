@@ -72,7 +72,7 @@ def boot_raw(tmp_path, args, **kw):
     return proc, lambda: [json.loads(x) for x in path.read_text().splitlines()]
 
 
-@pytest.mark.parametrize("entry,status", [("/nonexistent", 127), ("/etc/passwd", 126)])
+@pytest.mark.parametrize("entry,status", [("/proc/nonexistent", 127), ("/etc/passwd", 126)])
 def test_entrypoint_that_does_not_start(tmp_path, entry, status):
     proc, lines = boot_raw(tmp_path, ["--", entry])
     assert proc.wait(WAIT) == status
@@ -91,7 +91,7 @@ def test_keep(boot):
 
 
 def test_keep_when_it_does_not_start(boot):
-    e = boot("--keep", entry=("/nonexistent",))
+    e = boot("--keep", entry=("/proc/nonexistent",))
     assert e.next_event()["event"] == "entrypoint_failed"
     assert run(e, "echo on").stdout == ["on"]
     os.kill(e.init_pid, signal.SIGTERM)

@@ -189,7 +189,7 @@ static void test_group_signal_outlives_the_leader(void **state)
 static void test_exec_failure_is_an_error(void **state)
 {
     int error = 0;
-    struct io_child_opts o = {"/nonexistent/program", SH("x"), OUT_PIPE};
+    struct io_child_opts o = {"/proc/nonexistent/program", SH("x"), OUT_PIPE};
 
     (void)state;
     assert_null(io_child_spawn(loop, &o, on_end, NULL, &error));
@@ -204,7 +204,7 @@ static void test_exec_failure_is_an_error(void **state)
     assert_null(io_child_spawn(loop, &o, on_end, NULL, &error));
     assert_int_equal(error, -ENOENT);
     o.path = "sh";
-    o.cwd = "/nonexistent";
+    o.cwd = "/proc/nonexistent";
     assert_null(io_child_spawn(loop, &o, on_end, NULL, &error));
     assert_int_equal(error, -ENOENT);
 }
@@ -645,7 +645,7 @@ static void test_blocking_run(void **state)
     o.timeout_ms = 30;
     assert_int_equal(io_child_run(&o, NULL, NULL, &st, &e), 0);
     assert_int_equal(st.end, IO_CHILD_TIMEOUT);
-    o.path = "/nonexistent";
+    o.path = "/proc/nonexistent";
     assert_int_equal(io_child_run(&o, NULL, NULL, &st, &e), -1);
     assert_int_equal(e.sys, ENOENT);
     assert_int_equal(e.code, ERR_NOT_FOUND);
