@@ -152,7 +152,7 @@ def test_no_trust_unless_asked(opt):
 
 def test_certificate_that_comes_late_or_never(opt):
     wrapper(opt, free_port())
-    env = environment(OPENSANDBOX_EGRESS_MITMPROXY_TRANSPARENT="1", HOME="/nonexistent")
+    env = environment(OPENSANDBOX_EGRESS_MITMPROXY_TRANSPARENT="1", HOME="/proc/nonexistent")
     proc = subprocess.Popen(command(opt, "-c", "echo $SSL_CERT_FILE"), env=env, stdout=subprocess.PIPE, text=True)
     time.sleep(0.3)
     assert proc.poll() is None
