@@ -175,20 +175,52 @@ size_t registry_count(struct registry *r, const char *owner)
     return n;
 }
 
-static bool filter_matches(const struct sandbox_filter *f, const struct sandbox *sb)
+/* A filter with what is the same for all entries worked out once. */
+struct matcher {
+    const char *owner; /* NULL: no need to look */
+    unsigned states;   /* bit per state */
+    uint64_t metadata_bits;
+    const struct str_map *metadata;
+};
+
+static struct matcher matcher_make(struct registry *r, const struct sandbox_filter *f)
 {
-    if (f->owner && strcmp(f->owner, sb->owner) != 0) {
+    struct matcher m = {.states = f->n_states ? 0 : ~0u, .metadata = &f->metadata};
+    const struct owner_count *c = f->owner ? map_get(&r->owners, str_from(f->owner)) : NULL;
+    m.owner = f->owner && (c ? c->n : 0) != r->n ? f->owner : NULL; /* nobody else is here */
+    for (int state = 0; state < SB__COUNT; state++) {
+        for (size_t i = 0; i < f->n_states; i++) {
+            if (str_eq_nocase(f->states[i],
+                              str_from(sandbox_state_name((enum sandbox_state)state)))) {
+                m.states |= 1u << state;
+            }
+        }
+    }
+    for (size_t i = 0; i < f->metadata.n; i++) {
+        m.metadata_bits |= metadata_bit(f->metadata.v[i].key, f->metadata.v[i].value);
+    }
+    return m;
+}
+
+static bool matches_all(const struct matcher *m)
+{
+    return !m->owner && m->states == ~0u && !m->metadata->n;
+}
+
+static bool matches(const struct matcher *m, const struct sandbox *sb)
+{
+    if (!(m->states & (1u << sb->state)) ||
+        (sb->metadata_bits & m->metadata_bits) != m->metadata_bits ||
+        (m->owner && strcmp(m->owner, sb->owner) != 0)) {
         return false;
     }
-    bool found = f->n_states == 0;
-    for (size_t i = 0; i < f->n_states && !found; i++) {
-        found = str_eq_nocase(f->states[i], str_from(sandbox_state_name(sb->state)));
+    for (size_t i = 0; i < m->metadata->n; i++) {
+        const char *v = str_map_get(&sb->metadata, m->metadata->v[i].key);
+        if (!v || strcmp(v, m->metadata->v[i].value) != 0) {
+            return false;
+        }
     }
-    for (size_t i = 0; i < f->metadata.n && found; i++) {
-        const char *v = str_map_get(&sb->metadata, f->metadata.v[i].key);
-        found = v && !strcmp(v, f->metadata.v[i].value);
-    }
-    return found;
+    return true;
 }
 
 void registry_list(struct registry *r, struct arena *a, const struct sandbox_filter *f,
@@ -200,9 +232,16 @@ void registry_list(struct registry *r, struct arena *a, const struct sandbox_fil
         skip = SIZE_MAX;
     }
     registry_read(r);
-    for (size_t i = r->n; i-- > 0;) {
+    struct matcher m = matcher_make(r, f);
+    if (matches_all(&m)) { /* no need to walk: the page is known */
+        total = r->n;
+        for (size_t i = skip; i < total && n < f->page_size; i++) {
+            sandbox_to_view(r->ordered[total - 1 - i], a, &v[n++]);
+        }
+    }
+    for (size_t i = matches_all(&m) ? 0 : r->n; i-- > 0;) {
         const struct sandbox *sb = r->ordered[i];
-        if (!filter_matches(f, sb)) {
+        if (!matches(&m, sb)) {
             continue;
         }
         if (total >= skip && n < f->page_size) {

@@ -3,6 +3,7 @@
 #include "server/lifecycle/sandbox.h"
 
 #include "base/cleanup.h"
+#include "base/map.h"
 #include "base/must.h"
 #include "json/json.h"
 
@@ -94,6 +95,19 @@ static const char *copy_str(struct arena *a, const char *s)
     return s ? arena_strdup(a, s) : NULL;
 }
 
+uint64_t metadata_bit(const char *key, const char *value)
+{
+    return UINT64_C(1) << ((map_hash(str_from(key)) ^ 3 * map_hash(str_from(value))) >> 58);
+}
+
+static void set_metadata_bits(struct sandbox *sb)
+{
+    sb->metadata_bits = 0;
+    for (size_t i = 0; i < sb->metadata.n; i++) {
+        sb->metadata_bits |= metadata_bit(sb->metadata.v[i].key, sb->metadata.v[i].value);
+    }
+}
+
 void sandbox_set_metadata(struct sandbox *sb, const struct str_map *m)
 {
     struct arena fresh = {0};
@@ -104,6 +118,7 @@ void sandbox_set_metadata(struct sandbox *sb, const struct str_map *m)
     arena_done(&sb->metadata_arena);
     sb->metadata_arena = fresh;
     sb->metadata = copy;
+    set_metadata_bits(sb);
 }
 
 static int read_entrypoint(struct sandbox *sb, const char *text, struct err *e)
@@ -143,6 +158,7 @@ static int read_metadata(struct sandbox *sb, const char *text, struct err *e)
         sb->metadata.v[sb->metadata.n++] =
             (struct str_pair){arena_strdup(a, key), arena_strdup(a, s ? s : "")};
     }
+    set_metadata_bits(sb);
     return 0;
 }
 

@@ -57,6 +57,7 @@ struct sandbox {
     char *reason, *message;
     int64_t transition_us, expires_us;
     struct str_map metadata; /* in metadata_arena, replaced as a whole */
+    uint64_t metadata_bits;  /* metadata_bit() of each pair: most filters need to look no further */
     struct arena metadata_arena;
     bool removing; /* decided; nothing else may begin */
 
@@ -86,6 +87,8 @@ struct sandbox *sandbox_from_row(const struct store_sandbox *row, struct err *e)
 const char *sandbox_state_name(enum sandbox_state s); /* "Running" */
 int sandbox_state_parse(const char *name, enum sandbox_state *ret);
 const char *sandbox_op_name(enum sandbox_op op);
+
+uint64_t metadata_bit(const char *key, const char *value); /* one of 64, by hash */
 
 /* With the registry lock held for writing. */
 void sandbox_set_state(struct sandbox *sb, enum sandbox_state state, const char *reason,
