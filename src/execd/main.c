@@ -14,6 +14,7 @@
 #include "execd/notify.h"
 #include "execd/serve.h"
 #include "execd/stop.h"
+#include "execd/supervise.h"
 
 static void on_stop_signal(int signo, void *arg)
 {
@@ -79,8 +80,38 @@ static int run(struct execd_config *cfg)
     return status;
 }
 
+/* `execd supervise …`, or the program under its other name. */
+static bool is_supervisor(int argc, char **argv)
+{
+    const char *slash = argc > 0 ? strrchr(argv[0], '/') : NULL;
+    const char *name = slash ? slash + 1 : argc > 0 ? argv[0] : "";
+    return strcmp(name, "opensandbox-supervisor") == 0;
+}
+
+static int supervise(int argc, char **argv)
+{
+    struct supervise_config c;
+    struct err e = {0};
+    if (supervise_parse(&c, argc, argv, &e) < 0) {
+        if (e.code == ERR_UNSUPPORTED) {
+            supervise_usage();
+            return 0;
+        }
+        fprintf(stderr, "opensandbox-supervisor: %s\n", e.msg);
+        return 2;
+    }
+    log_init(c.log_level, LOG_JSON, STDERR_FILENO);
+    return supervise_run(&c);
+}
+
 int main(int argc, char **argv)
 {
+    if (is_supervisor(argc, argv)) {
+        return supervise(argc, argv);
+    }
+    if (argc > 1 && strcmp(argv[1], "supervise") == 0) {
+        return supervise(argc - 1, argv + 1);
+    }
     struct execd_config cfg;
     struct err e = {0};
     if (refuse_clone3_and_restart(argv, &e) < 0) {
