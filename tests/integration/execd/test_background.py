@@ -107,8 +107,9 @@ def test_log_files_are_private(execd, launch, tmp_path):
 def test_no_place_for_the_log(launch, tmp_path):
     if os.getuid() != 0:
         pytest.skip("needs root")
-    script = ("mount -t tmpfs -o ro none /tmp; mount -t tmpfs -o ro none /var/tmp; "
-              "mount -t tmpfs -o ro none /dev/shm; exec \"$@\"")
+    # The program is opened first: it may lie below /tmp itself.
+    script = ('exec 9<"$1"; shift; mount -t tmpfs -o ro none /tmp; mount -t tmpfs -o ro none /var/tmp; '
+              'mount -t tmpfs -o ro none /dev/shm; exec /proc/self/fd/9 "$@"')
     execd = launch(wrap=("unshare", "-m", "sh", "-c", script, "sh"), env={"TMPDIR": "/proc/nope"})
     r = execd.post("/command", json={"command": "true", "background": True})
     assert error(r, 500, "RUNTIME_ERROR", "error running commands ")
