@@ -7,6 +7,7 @@
 #include <string.h>
 #include <unistd.h>
 
+#include "base/cleanup.h"
 #include "base/log.h"
 #include "execd/clone3.h"
 #include "execd/config.h"
@@ -21,15 +22,33 @@ static void on_stop_signal(int signo, void *arg)
     execd_stop(arg);
 }
 
-/* Logs are JSON lines on stderr, or in the file of EXECD_LOG_FILE. */
+static int open_log(const char *path)
+{
+    if (strcmp(path, "stdout") == 0) {
+        return STDOUT_FILENO;
+    }
+    if (strcmp(path, "stderr") == 0) {
+        return STDERR_FILENO;
+    }
+    return open(path, O_WRONLY | O_CREAT | O_APPEND | O_CLOEXEC, 0640);
+}
+
+/* Logs are JSON lines on stderr, in the file of EXECD_LOG_FILE, or at the first place of
+ * OPENSANDBOX_LOG_OUTPUT that can be opened. */
 static void start_log(const struct execd_config *c)
 {
-    int fd = STDERR_FILENO;
+    int fd = -1;
+    const char *list = getenv("OPENSANDBOX_LOG_OUTPUT");
     if (c->log_file && *c->log_file) {
-        int file = open(c->log_file, O_WRONLY | O_CREAT | O_APPEND | O_CLOEXEC, 0640);
-        fd = file >= 0 ? file : fd;
+        fd = open_log(c->log_file);
+    } else if (list) {
+        struct str rest = str_from(list);
+        while (fd < 0 && rest.p) {
+            cleanup_free char *place = str_dup(str_trim(str_cut(&rest, ',')));
+            fd = *place ? open_log(place) : -1;
+        }
     }
-    log_init(c->log_level, LOG_JSON, fd);
+    log_init(c->log_level, LOG_JSON, fd >= 0 ? fd : STDERR_FILENO);
 }
 
 /* EXECD_CLONE3_COMPAT=reexec: the filter is inherited, and has then been there from the program's

@@ -72,6 +72,12 @@ def test_log_file(launch, tmp_path):
     assert execd.log() == ""
 
 
+def test_log_output_list(launch, tmp_path):
+    log = tmp_path / "out.log"
+    execd = launch(env={"OPENSANDBOX_LOG_OUTPUT": f"/nonexistent/x, {log},stdout"})
+    assert '"listening"' in log.read_text() and execd.log() == ""
+
+
 # ---- token ----
 
 @pytest.mark.parametrize("how", ["flag", "env"])
