@@ -5,7 +5,6 @@
 #define CONFIG_FILE_MAX (1u << 20)  /* bytes of the configuration file */
 #define CREATE_BODY_MAX (1u << 20)  /* bytes of a create request: 413 */
 #define API_BODY_MAX (1u << 20)     /* bytes of any other request: 413 */
-#define CREATE_ANSWER_MS 10000u     /* a create that takes longer is answered as Pending */
 #define CREATE_ENV_MAX 1024u        /* environment entries of one sandbox */
 #define CREATE_METADATA_MAX 256u    /* metadata entries of one sandbox */
 #define CREATE_ENTRYPOINT_MAX 1024u /* arguments of one entrypoint */

@@ -1,10 +1,13 @@
 """kill -9 at every step of create, pause, resume, delete and expiry, then start again: nothing lost,
 nothing left. Needs a build with fault points (tools/build fault); OSB_CHAOS_ROUNDS repeats each."""
 
+import contextlib
 import datetime
+import json
 import os
 import re
 import subprocess
+import time
 
 import pytest
 import requests
@@ -190,6 +193,33 @@ def test_crash_after_the_runtime_refused(s):
         crash(s, point, lambda: s.call("POST", "/v1/sandboxes", bad))
         wait_for("nothing", lambda: not others(s))
         s.assert_clean(ids={s.neighbour})
+
+
+def test_crash_after_pending_was_answered(make):
+    s = make("[server]\ncreate_wait_seconds = 0\n")
+    answer = {}
+    crash(s, "server.create.answered", lambda: answer.update(s.ok("POST", "/v1/sandboxes", request_body())))
+    settle(s)  # its client may have heard of it: it is there
+    assert len(s.list()) == 1 and s.ping(s.list()[0]["id"])
+
+
+def test_crash_while_undoing(s):
+    """The client leaves while its sandbox starts; the server dies when it has taken it down again."""
+    s.stop()
+    s.start(env={"OSB_FAULT": "server.create.undone"})
+    body = json.dumps(request_body())
+    for _ in range(50):  # leaving in the right moment takes some tries
+        conn = s.raw()
+        conn.request("POST", "/v1/sandboxes", body, {"OPEN-SANDBOX-API-KEY": s.key, "Content-Type": "application/json"})
+        time.sleep(0.01)
+        conn.close()
+        with contextlib.suppress(subprocess.TimeoutExpired):
+            s.process.wait(0.2)
+            break
+    assert s.wait_crash(1) == -9
+    s.start()
+    settle(s)
+    s.assert_clean(ids={x["id"] for x in s.list()})
 
 
 def test_every_point_is_tested():

@@ -11,7 +11,7 @@
 #include "io/timer.h"
 #include "server/api/api.h"
 
-#define CREATE_RETRY_MS 1000u
+#define CREATE_RETRY_MS 50u
 
 struct create_call {
     int refs; /* atomic */
@@ -217,7 +217,9 @@ static void on_body(struct http_req *req, struct str body, void *arg)
     list_init(&c->waiter.node);
     http_req_on_end(req, on_end, c);
     io_timer_init(&c->timer, c->loop, on_slow);
-    io_timer_start(&c->timer, CREATE_ANSWER_MS);
+    struct config *cfg = lifecycle_config(c->app->lc);
+    io_timer_start(&c->timer, MAX((uint64_t)cfg->server.create_wait_seconds * 1000, 1u));
+    config_unref(cfg);
     if (io_pool_submit(c->app->pool, begin, call_ref(c)) < 0) {
         c->answered = true;
         (void)problem_set(&p, 503, CODE_GENERAL, "too many requests are waiting");

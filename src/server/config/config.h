@@ -27,8 +27,9 @@ struct config_server {
     struct str_list api_keys;
     const char *eip;
     int64_t max_sandbox_timeout_seconds; /* 0: no cap */
-    const char *data_dir;                /* absolute */
-    const char *key_file;                /* where a generated key is kept */
+    int64_t create_wait_seconds; /* a create that takes longer is answered as Pending; 0: all are */
+    const char *data_dir;        /* absolute */
+    const char *key_file;        /* where a generated key is kept */
     bool cors;
 };
 

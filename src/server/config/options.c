@@ -141,6 +141,8 @@ const struct option config_options[] = {
      .help = "Public host[:port][/path] put into endpoints; \"\": the Host the client used."},
     {"server.max_sandbox_timeout_seconds", OPT_INT, AT(server.max_sandbox_timeout_seconds), "0", .reload = true,
      .min = 0, .max = INT64_C(253402300799), .help = "Longest timeout a create may ask for (60 or more); 0: no cap."},
+    {"server.create_wait_seconds", OPT_INT, AT(server.create_wait_seconds), "10", .min = 0, .max = 300, .reload = true,
+     .help = "A create that takes longer is answered with state Pending and goes on; 0: every create is."},
     {"server.data_dir", OPT_PATH, AT(server.data_dir), "\"\"",
      .help = "Where the server keeps its files; \"\": /var/lib/opensandbox for root, else ~/.opensandbox."},
     {"server.key_file", OPT_PATH, AT(server.key_file), "\"\"",

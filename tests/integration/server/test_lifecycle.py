@@ -229,3 +229,34 @@ def test_failed_creates_say_why_and_leave_nothing(server):
         assert r.json()["code"].startswith("DOCKER::"), r.text
     assert server.list() == []
     server.assert_clean()
+
+
+def test_a_create_that_takes_long_is_answered_as_pending(make):
+    s = make("[server]\ncreate_wait_seconds = 0\n")
+    r = s.call("POST", "/v1/sandboxes", request_body())
+    assert r.status_code == 202
+    id, status = r.json()["id"], r.json()["status"]
+    if status["state"] == "Pending":
+        assert status["reason"] == "CONTAINER_STARTING"
+    # Its endpoints can be resolved at once, and answer as soon as it runs.
+    assert s.ok("GET", f"/v1/sandboxes/{id}/endpoints/44772")["endpoint"].endswith(f"/sandboxes/{id}/proxy/44772")
+    ping = lambda: s.call("GET", f"/sandboxes/{id}/proxy/44772/ping", key=False)
+    first = ping()
+    assert first.status_code in (200, 503)
+    if first.status_code == 503:
+        assert int(first.headers["Retry-After"]) > 0 and "not ready" in first.json()["message"]
+    wait_for("it answering", lambda: ping().status_code == 200)
+    assert s.state(id) == "Running"
+    gone = [s.ok("POST", "/v1/sandboxes", request_body(), status=202)["id"] for _ in range(8)]
+    for id in gone:
+        s.delete(id)  # also in the middle of being created
+    wait_for("all gone", lambda: len(s.list()) == 1)
+
+
+def test_pending_goes_on_after_a_crash(make):
+    s = make("[server]\ncreate_wait_seconds = 0\n[limits]\ncreate_concurrency = 1\n")
+    ids = [s.ok("POST", "/v1/sandboxes", request_body(), status=202)["id"] for _ in range(6)]
+    s.restart()
+    for id in ids:
+        s.wait_state(id, "Running")
+        assert s.ping(id)
