@@ -2,6 +2,7 @@
 that grows. OSB_SOAK_ALIVE and OSB_SOAK_ROUNDS make it shorter or longer."""
 
 import concurrent.futures
+import contextlib
 import os
 
 import requests
@@ -37,7 +38,10 @@ def size(server):
     """Resident kB, descriptors (without the namespaces kept for the next sandbox), threads."""
     with open(f"/proc/{server.pid}/status") as f:
         rss = [int(line.split()[1]) for line in f if line.startswith("VmRSS")][0]
-    fds = [os.readlink(f"/proc/{server.pid}/fd/{f}") for f in os.listdir(f"/proc/{server.pid}/fd")]
+    fds = []
+    for f in os.listdir(f"/proc/{server.pid}/fd"):
+        with contextlib.suppress(FileNotFoundError): # closed since it was listed
+            fds.append(os.readlink(f"/proc/{server.pid}/fd/{f}"))
     return rss, len([f for f in fds if not f.startswith("net:")]), len(os.listdir(f"/proc/{server.pid}/task"))
 
 

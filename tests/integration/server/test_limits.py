@@ -1,6 +1,7 @@
 """Being full is an answer with a reason and a time to come back, never a silent wait."""
 
 import concurrent.futures
+import contextlib
 import json
 import os
 import select
@@ -98,7 +99,10 @@ def test_rounds_leave_nothing(make):
 
     def sizes():
         """Descriptors without the network namespaces that are kept for the next sandbox, and threads."""
-        fds = [os.readlink(f"/proc/{s.pid}/fd/{f}") for f in os.listdir(f"/proc/{s.pid}/fd")]
+        fds = []
+        for f in os.listdir(f"/proc/{s.pid}/fd"):
+            with contextlib.suppress(FileNotFoundError): # closed since it was listed
+                fds.append(os.readlink(f"/proc/{s.pid}/fd/{f}"))
         return len([f for f in fds if not f.startswith("net:")]), len(os.listdir(f"/proc/{s.pid}/task"))
 
     def round():
