@@ -395,8 +395,8 @@ static void plan_policy(struct create_plan *plan)
 }
 
 /* ---- what the store gets ---- */
-/* Tells one request from another of the same owner. Whoever made two that collide would only get his
- * own sandbox twice, so SHA-1 is enough, and keeps libcrypto out of the resident set. */
+/* Tells one request from another of the same owner. Whoever made two that collide would only get
+ * his own sandbox twice, so SHA-1 is enough, and keeps libcrypto out of the resident set. */
 static void hash_text(struct str text, char out[PLAN_HASH_LEN + 1])
 {
     uint8_t md[SHA1_LEN];
