@@ -240,7 +240,7 @@ const struct option config_options[] = {
      .help = "CPU limit of creates that name none, such as \"500m\"; \"\": none."},
     {"oci.default_memory", OPT_STR, AT(oci.default_memory), "\"\"", .check = check_bytes_text,
      .help = "Memory limit of creates that name none, such as \"512Mi\"; \"\": none."},
-    {"oci.default_disk", OPT_STR, AT(oci.default_disk), "\"\"", .check = check_bytes_text,
+    {"oci.default_disk", OPT_STR, AT(oci.default_disk), "\"10Gi\"", .check = check_bytes_text,
      .help = "Limit of the writable layer of creates that name none; \"\": none."},
     {"oci.tmpfs_bytes", OPT_BYTES, AT(oci.tmpfs_bytes), "\"64Mi\"", .min = 65536, .max = INT64_C(1) << 50,
      .help = "Size of /dev/shm and other tmpfs mounts."},

@@ -9,6 +9,7 @@
 #include <errno.h>
 
 #include "base/cleanup.h"
+#include "base/codec.h"
 #include "base/must.h"
 #include "server/runtime/oci/bundle.h"
 #include "server/runtime/oci/seccomp.h"
@@ -181,12 +182,31 @@ static void test_seccomp(void **state)
     assert_int_equal(json_int(json_get(s, "defaultErrnoRet"), 0), ENOSYS);
 }
 
+static void test_compiled_seccomp(void **state)
+{
+    cleanup_(buf_done) struct buf text = BUF_INIT(1 << 20);
+    struct err e = {0};
+    (void)state;
+    if (seccomp_compile(&text, &e) < 0) {
+        fail_msg("%s", e.msg);
+    }
+    unsigned char program[1 << 16];
+    ssize_t n = base64_decode(buf_str(&text), program, sizeof(program));
+    assert_true(n > 1000 && n % 8 == 0); /* instructions of eight bytes */
+    struct bundle b = base_bundle();
+    b.seccomp_program = buf_cstr(&text);
+    cleanup_(json_free) struct json *j = write_bundle(&b);
+    struct json *a = json_get(json_get(j, "annotations"), "run.oci.seccomp_bpf_data");
+    assert_string_equal(json_cstr(a), buf_cstr(&text));
+    assert_null(json_at(j, "linux.seccomp"));
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_isolation), cmocka_unit_test(test_capabilities),
         cmocka_unit_test(test_variants),  cmocka_unit_test(test_too_large),
-        cmocka_unit_test(test_seccomp),
+        cmocka_unit_test(test_seccomp),   cmocka_unit_test(test_compiled_seccomp),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

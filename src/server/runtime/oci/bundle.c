@@ -285,7 +285,7 @@ static int put_linux(struct json_out *o, const struct bundle *b, struct err *e)
     }
     put_strings(o, "maskedPaths", masked_paths, ARRAY_LEN(masked_paths));
     put_strings(o, "readonlyPaths", readonly_paths, ARRAY_LEN(readonly_paths));
-    if (strcmp(b->seccomp, "unconfined") != 0) {
+    if (strcmp(b->seccomp, "unconfined") != 0 && !b->seccomp_program) {
         json_key(o, "seccomp");
         if (seccomp_write(o, b->seccomp, e) < 0) {
             return -1;
@@ -312,6 +312,12 @@ int bundle_write(const struct bundle *b, struct buf *out, struct err *e)
     json_obj_end(&o);
     put_text(&o, "hostname", b->hostname);
     put_mounts(&o, b);
+    if (b->seccomp_program) {
+        json_key(&o, "annotations");
+        json_obj_begin(&o);
+        put_text(&o, "run.oci.seccomp_bpf_data", b->seccomp_program);
+        json_obj_end(&o);
+    }
     if (put_linux(&o, b, e) < 0) {
         return -1;
     }

@@ -29,6 +29,7 @@ struct bundle {
     size_t n_tmpfs;
     uint64_t shm_bytes;
     const char *seccomp;                 /* [oci].seccomp */
+    const char *seccomp_program;         /* compiled, for an engine that takes it; or NULL */
     const struct str_list *capabilities; /* empty: the built-in set */
     bool no_new_privileges;
 };

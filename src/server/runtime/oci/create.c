@@ -34,7 +34,8 @@ struct making {
     uint64_t disk_bytes;
     struct rootfs rootfs;
     struct start start;
-    int dir_fd, userns_fd, rw_fd;
+    struct home home;
+    int userns_fd;
     char *dir;
 };
 
@@ -166,16 +167,12 @@ static int make_dir(struct making *m, struct err *e)
         m->sb->id_range = (int)range;
         m->state.id_range = (struct opt_int){true, range};
     }
-    if (mkdirat(o->sandboxes_fd, id, 0700) < 0) {
-        return err_sys(e, errno, "make the directory of %s", id);
-    }
-    FAULT_POINT("oci.create.after_mkdir");
-    m->dir_fd = sandbox_dir_open(o, id, e);
-    if (m->dir_fd < 0) {
+    if (spares_take_home(o->spares, m->disk_bytes, o->sandboxes_fd, id, &m->home, e) < 0) {
         return -1;
     }
+    FAULT_POINT("oci.create.after_home");
     m->dir = arena_printf(&m->a, "%s/sandboxes/%s", o->root, id);
-    if (state_write(m->dir_fd, &m->state, e) < 0) {
+    if (state_write(m->home.dir_fd, &m->state, e) < 0) {
         return -1;
     }
     FAULT_POINT("oci.create.after_state");
@@ -201,30 +198,13 @@ static int write_identity(struct making *m, struct err *e)
     } files[] = {{"upper/etc/hosts", buf_str(&hosts)},
                  {"upper/etc/resolv.conf", buf_str(&dns)},
                  {"upper/etc/hostname", str_from(arena_printf(&m->a, "%s\n", name))}};
-    int r = mkdirat(m->rw_fd, "upper/etc", 0755) < 0 && errno != EEXIST ? -errno : 0;
+    int r = 0;
     for (size_t i = 0; r == 0 && i < ARRAY_LEN(files); i++) {
-        cleanup_close int fd = openat(m->rw_fd, files[i].path,
+        cleanup_close int fd = openat(m->home.rw_fd, files[i].path,
                                       O_WRONLY | O_CREAT | O_TRUNC | O_NOFOLLOW | O_CLOEXEC, 0644);
         r = fd < 0 ? -errno : fd_write_full(fd, files[i].text.p, files[i].text.n);
     }
     return r < 0 ? err_sys(e, r, "write /etc of the sandbox") : 0;
-}
-
-static int make_writable(struct making *m, struct err *e)
-{
-    struct oci *o = m->o;
-    if (m->disk_bytes) {
-        m->rw_fd = spares_take_disk(o->spares, m->disk_bytes, m->dir_fd, "disk.img", e);
-        FAULT_POINT("oci.create.after_disk");
-        return m->rw_fd < 0 ? -1 : 0;
-    }
-    if (mkdirat(m->dir_fd, "rw", 0700) < 0 || mkdirat(m->dir_fd, "rw/upper", 0755) < 0 ||
-        mkdirat(m->dir_fd, "rw/work", 0700) < 0) {
-        return err_sys(e, errno, "make the writable layer");
-    }
-    m->rw_fd = openat(m->dir_fd, "rw", O_RDONLY | O_DIRECTORY | O_CLOEXEC);
-    FAULT_POINT("oci.create.after_disk");
-    return m->rw_fd < 0 ? err_sys(e, errno, "open the writable layer") : 0;
 }
 
 static int resolve_image(struct making *m, struct err *e)
@@ -255,9 +235,6 @@ static int prepare(struct making *m, enum runtime_stage *stage, struct err *e)
     }
     FAULT_POINT("oci.create.after_image");
     *stage = STAGE_START;
-    if (make_writable(m, e) < 0) {
-        return -1;
-    }
     bool outbound = m->spec->network == NETWORK_DEFAULT && !network_is_off(o->net);
     if (network_take(o->net, outbound, &m->sb->net, e) < 0) {
         return -1;
@@ -284,12 +261,12 @@ static int run(struct making *m, enum runtime_stage *stage, struct err *e)
         .spec = m->spec,
         .engine = m->engine,
         .rootfs = &m->rootfs,
-        .dir_fd = m->dir_fd,
+        .dir_fd = m->home.dir_fd,
         .dir = m->dir,
         .hostname = m->state.hostname,
         .id_range = m->sb->id_range,
         .userns_fd = m->userns_fd,
-        .rw_fd = m->rw_fd,
+        .rw_fd = m->home.rw_fd,
         .netns_fd = m->sb->net.ns_fd,
     };
     if (start_spawn(&m->start, &so, &m->a, e) < 0) {
@@ -314,7 +291,7 @@ static int finish(struct making *m, struct err *e)
     m->state.pid = (struct opt_int){true, sb->pid};
     m->state.pid_start = (struct opt_int){true, (int64_t)state_pid_start(sb->pid)};
     m->state.started_us = (struct opt_int){true, clock_wall_us()};
-    if (state_write(m->dir_fd, &m->state, e) < 0) {
+    if (state_write(m->home.dir_fd, &m->state, e) < 0) {
         return -1;
     }
     FAULT_POINT("oci.create.after_running");
@@ -328,11 +305,9 @@ static int finish(struct making *m, struct err *e)
 
 static void making_done(struct making *m)
 {
-    int fds[] = {m->dir_fd, m->userns_fd, m->rw_fd};
-    for (size_t i = 0; i < ARRAY_LEN(fds); i++) {
-        if (fds[i] >= 0) {
-            (void)close(fds[i]);
-        }
+    home_close(&m->home);
+    if (m->userns_fd >= 0) {
+        (void)close(m->userns_fd);
     }
     start_done(&m->start, m->o->watch);
     arena_done(&m->a);
@@ -344,9 +319,8 @@ int oci_create(struct runtime *rt, const struct runtime_spec *spec, enum runtime
     struct making m = {
         .o = oci_of(rt),
         .spec = spec,
-        .dir_fd = -1,
+        .home = HOME_NONE,
         .userns_fd = -1,
-        .rw_fd = -1,
         .start = START_INIT,
     };
     *ret_stage = STAGE_PREPARE;

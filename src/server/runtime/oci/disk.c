@@ -202,10 +202,7 @@ int disk_make(int dir_fd, const char *name, uint64_t size, int templates_fd, str
     cleanup_close int mnt = -1;
     if (disk_fill(fd, size, templates_fd, e) == 0 && (loop = loop_attach(fd, device, e)) >= 0 &&
         (mnt = fs_mount(device, e)) >= 0) {
-        if (mkdirat(mnt, "upper", 0755) == 0 && mkdirat(mnt, "work", 0700) == 0) {
-            return take_fd(&mnt);
-        }
-        (void)err_sys(e, errno, "prepare a writable layer");
+        return take_fd(&mnt);
     }
     (void)unlinkat(dir_fd, name, 0);
     return -1;

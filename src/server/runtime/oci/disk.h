@@ -9,9 +9,9 @@
 
 /* Can this machine do it? ERR_UNSUPPORTED says what is missing. */
 int disk_check(struct err *e);
-/* Makes `name` below dir_fd with a file system of `size` bytes, mounts it detached and makes the
- * directories `upper` and `work` in it. `templates_fd` is where empty file systems are kept, to be
- * copied instead of made. Returns the mount's descriptor, or -1 with nothing left behind. */
+/* Makes `name` below dir_fd with a file system of `size` bytes and mounts it detached.
+ * `templates_fd` is where empty file systems are kept, to be copied instead of made. Returns the
+ * mount's descriptor, or -1 with nothing left behind. */
 int disk_make(int dir_fd, const char *name, uint64_t size, int templates_fd, struct err *e);
 /* Bytes the file takes on the host; 0: no such file. */
 uint64_t disk_used(int dir_fd, const char *name);

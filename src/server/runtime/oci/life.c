@@ -7,6 +7,7 @@
 #include "base/buf.h"
 #include "base/cleanup.h"
 #include "base/fd.h"
+#include "server/runtime/oci/home.h"
 #include "json/json.h"
 
 #define LIFE_MAX (256u << 10)
@@ -43,7 +44,7 @@ int life_read(int dir_fd, struct life *ret)
 {
     cleanup_(buf_done) struct buf text = BUF_INIT(LIFE_MAX);
     *ret = (struct life){0};
-    int r = file_read(dir_fd, LIFE_FILE, &text);
+    int r = file_read(dir_fd, HOME_LIFE, &text);
     if (r == 0) {
         life_parse(buf_str(&text), ret);
     }

@@ -7,8 +7,6 @@
 
 #include "base/str.h"
 
-#define LIFE_FILE "life.jsonl"
-
 struct life {
     bool is_ready;
     bool has_exit;

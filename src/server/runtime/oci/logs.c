@@ -97,9 +97,9 @@ int oci_logs(struct runtime *rt, const char *id, unsigned tail, int64_t since_us
         return -1;
     }
     cleanup_(buf_done) struct buf text = BUF_INIT(OCI_LOGS_MAX + 2);
-    bool first = is_older(dir, LOG_FILE_0, LOG_FILE_1);
-    int r = read_tail(dir, first ? LOG_FILE_0 : LOG_FILE_1, OCI_LOGS_MAX / 2, &text);
-    r = r < 0 ? r : read_tail(dir, first ? LOG_FILE_1 : LOG_FILE_0, OCI_LOGS_MAX / 2, &text);
+    bool first = is_older(dir, HOME_LOG_0, HOME_LOG_1);
+    int r = read_tail(dir, first ? HOME_LOG_0 : HOME_LOG_1, OCI_LOGS_MAX / 2, &text);
+    r = r < 0 ? r : read_tail(dir, first ? HOME_LOG_1 : HOME_LOG_0, OCI_LOGS_MAX / 2, &text);
     r = r < 0 ? r : add_lines(buf_str(&text), tail, since_us, out);
     return r < 0 ? err_sys(e, r, "logs of %s", id) : 0;
 }

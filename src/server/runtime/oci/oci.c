@@ -17,6 +17,7 @@
 #include "server/runtime/oci/host.h"
 #include "server/runtime/oci/limits.h"
 #include "server/runtime/oci/oci.h"
+#include "server/runtime/oci/seccomp.h"
 
 /* ---- operations on a sandbox that exists ---- */
 
@@ -131,7 +132,7 @@ static int oci_stats(struct runtime *rt, const char *id, struct runtime_stats *r
         ret->net_tx = c.tx_bytes;
     }
     cleanup_close int dir = sandbox_dir_open(o, id, NULL);
-    ret->disk_bytes = dir < 0 ? 0 : disk_used(dir, "disk.img");
+    ret->disk_bytes = dir < 0 ? 0 : disk_used(dir, HOME_DISK);
     return 0;
 }
 
@@ -335,6 +336,7 @@ static void oci_free(struct runtime *rt)
     engines_done(&o->engines);
     idrange_done(&o->ids);
     cgroup_host_done(&o->cg);
+    buf_done(&o->seccomp);
     int fds[] = {o->root_fd,  o->sandboxes_fd, o->trash_fd, o->templates_fd,
                  o->spare_fd, o->lock_fd,      o->execd_fd};
     for (size_t i = 0; i < ARRAY_LEN(fds); i++) {
@@ -377,6 +379,9 @@ static int oci_init(struct oci *o, struct err *e)
         idrange_init(&o->ids, c->id_base, c->id_count, c->id_ranges, e) < 0) {
         return -1;
     }
+    if (strcmp(c->seccomp, "default") == 0 && seccomp_compile(&o->seccomp, e) < 0) {
+        return -1;
+    }
     empty_spare(o);
     cleanup_close int images_fd = open_dir(o->root_fd, "images", e);
     images = xasprintf("%s/images", o->root);
@@ -400,6 +405,7 @@ struct runtime *runtime_oci_new(const struct config *cfg, struct err *e)
     o->root_fd = o->sandboxes_fd = o->trash_fd = o->templates_fd = o->spare_fd = -1;
     o->lock_fd = o->execd_fd = -1;
     o->cg.dynmods_fd = -1;
+    buf_init(&o->seccomp, OCI_SECCOMP_MAX);
     (void)pthread_mutex_init(&o->lock, NULL);
     if (oci_init(o, e) < 0) {
         (void)err_wrap(e, "oci runtime");

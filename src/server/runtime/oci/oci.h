@@ -14,6 +14,7 @@
 #include <stdint.h>
 
 #include "base/arena.h"
+#include "base/buf.h"
 #include "base/map.h"
 #include "server/config/config.h"
 #include "server/runtime/oci/cgroup.h"
@@ -46,6 +47,7 @@ struct oci {
     char *root, *stage_dir;
     int root_fd, sandboxes_fd, trash_fd, templates_fd, spare_fd, lock_fd, execd_fd;
     uint64_t default_cpu_millis, default_memory, default_disk;
+    struct buf seccomp; /* the default filter, compiled; empty when another one is configured */
     struct cgroup_host cg;
     struct idrange ids;
     struct engines engines;
@@ -89,7 +91,5 @@ int teardown(struct oci *o, const char *id, struct err *e);
 int oci_spares_start(struct oci *o, struct err *e);
 
 /* ---- logs.c ---- */
-#define LOG_FILE_0 "log.0"
-#define LOG_FILE_1 "log.1"
 int oci_logs(struct runtime *rt, const char *id, unsigned tail, int64_t since_us, struct buf *out,
              struct err *e);

@@ -4,8 +4,12 @@
 
 #include <errno.h>
 #include <fcntl.h>
+#include <seccomp.h>
+#include <sys/mman.h>
+#include <unistd.h>
 
 #include "base/cleanup.h"
+#include "base/codec.h"
 #include "base/fd.h"
 #include "base/must.h"
 #include "server/runtime/oci/limits.h"
@@ -442,16 +446,32 @@ static void put_allowed_if(struct json_out *o, const char *name, unsigned index,
 #define FAMILY_ALG 38u                        /* kernel crypto: no use, and a history */
 #define FAMILY_VSOCK 40u                      /* reaches the hypervisor, past every network rule */
 
+/* Calls that are allowed when one argument compares so. For MASKED_EQ the argument, masked with
+ * value, must be value_two. */
+static const struct {
+    const char *name;
+    unsigned index;
+    uint64_t value, value_two;
+    const char *op;
+    enum scmp_compare cmp;
+} conditional[] = {
+    {"clone", 0, CLONE_NAMESPACES, 0, "SCMP_CMP_MASKED_EQ", SCMP_CMP_MASKED_EQ},
+    {"socket", 0, FAMILY_ALG, 0, "SCMP_CMP_LT", SCMP_CMP_LT},
+    {"socket", 0, FAMILY_ALG + 1, 0, "SCMP_CMP_EQ", SCMP_CMP_EQ},
+    {"socket", 0, FAMILY_VSOCK, 0, "SCMP_CMP_GT", SCMP_CMP_GT},
+    {"personality", 0, 0x0, 0, "SCMP_CMP_EQ", SCMP_CMP_EQ},
+    {"personality", 0, 0x8, 0, "SCMP_CMP_EQ", SCMP_CMP_EQ},
+    {"personality", 0, 0x20000, 0, "SCMP_CMP_EQ", SCMP_CMP_EQ},
+    {"personality", 0, 0x20008, 0, "SCMP_CMP_EQ", SCMP_CMP_EQ},
+    {"personality", 0, 0x40000, 0, "SCMP_CMP_EQ", SCMP_CMP_EQ},
+    {"personality", 0, 0xffffffff, 0, "SCMP_CMP_EQ", SCMP_CMP_EQ},
+};
+
 static void put_conditional(struct json_out *o)
 {
-    static const uint64_t personalities[] = {0x0, 0x8, 0x20000, 0x20008, 0x40000, 0xffffffff};
-    /* valueTwo is the value to compare with after masking with value. */
-    put_allowed_if(o, "clone", 0, CLONE_NAMESPACES, 0, "SCMP_CMP_MASKED_EQ");
-    put_allowed_if(o, "socket", 0, FAMILY_ALG, 0, "SCMP_CMP_LT");
-    put_allowed_if(o, "socket", 0, FAMILY_ALG + 1, 0, "SCMP_CMP_EQ");
-    put_allowed_if(o, "socket", 0, FAMILY_VSOCK, 0, "SCMP_CMP_GT");
-    for (size_t i = 0; i < ARRAY_LEN(personalities); i++) {
-        put_allowed_if(o, "personality", 0, personalities[i], 0, "SCMP_CMP_EQ");
+    for (size_t i = 0; i < ARRAY_LEN(conditional); i++) {
+        put_allowed_if(o, conditional[i].name, conditional[i].index, conditional[i].value,
+                       conditional[i].value_two, conditional[i].op);
     }
 }
 
@@ -507,4 +527,55 @@ int seccomp_write(struct json_out *o, const char *setting, struct err *e)
     }
     json_put_tree(o, j);
     return 0;
+}
+
+/* Names this libseccomp does not know stay what the default is. */
+static int add_rule(scmp_filter_ctx ctx, uint32_t action, const char *name,
+                    const struct scmp_arg_cmp *arg)
+{
+    int nr = seccomp_syscall_resolve_name(name);
+    if (nr < 0) {
+        return 0;
+    }
+    int r = seccomp_rule_add_array(ctx, action, nr, arg ? 1 : 0, arg);
+    return r == -EDOM ? 0 : r; /* does not exist on this architecture */
+}
+
+static int add_rules(scmp_filter_ctx ctx)
+{
+    int r = 0;
+    for (size_t i = 0; r == 0 && i < ARRAY_LEN(allowed); i++) {
+        r = add_rule(ctx, SCMP_ACT_ALLOW, allowed[i], NULL);
+    }
+    for (size_t i = 0; r == 0 && i < ARRAY_LEN(conditional); i++) {
+        struct scmp_arg_cmp arg = {conditional[i].index, conditional[i].cmp, conditional[i].value,
+                                   conditional[i].value_two};
+        r = add_rule(ctx, SCMP_ACT_ALLOW, conditional[i].name, &arg);
+    }
+    for (size_t i = 0; r == 0 && i < ARRAY_LEN(refused); i++) {
+        r = add_rule(ctx, SCMP_ACT_ERRNO(EPERM), refused[i], NULL);
+    }
+    return r;
+}
+
+int seccomp_compile(struct buf *out, struct err *e)
+{
+    cleanup_close int fd = memfd_create("seccomp", MFD_CLOEXEC);
+    cleanup_(buf_done) struct buf program = BUF_INIT(OCI_SECCOMP_MAX);
+    scmp_filter_ctx ctx = seccomp_init(SCMP_ACT_ERRNO(ENOSYS));
+    int r = fd < 0 ? -errno : ctx ? 0 : -ENOMEM;
+    /* A tree instead of a list: the filter is passed by every system call of every sandbox. */
+    r = r < 0 ? r : seccomp_attr_set(ctx, SCMP_FLTATR_CTL_OPTIMIZE, 2);
+    r = r < 0 ? r : seccomp_attr_set(ctx, SCMP_FLTATR_ACT_BADARCH, SCMP_ACT_ERRNO(ENOSYS));
+    r = r < 0 ? r : add_rules(ctx);
+    r = r < 0 ? r : seccomp_export_bpf(ctx, fd);
+    if (ctx) {
+        seccomp_release(ctx);
+    }
+    if (r == 0 && lseek(fd, 0, SEEK_SET) < 0) {
+        r = -errno;
+    }
+    r = r < 0 ? r : buf_read_fd(&program, fd);
+    r = r < 0 ? r : base64_encode(out, program.p, program.len);
+    return r < 0 ? err_sys(e, r, "compile the system call filter") : 0;
 }

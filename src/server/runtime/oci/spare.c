@@ -13,7 +13,6 @@
 #include "base/fd.h"
 #include "base/log.h"
 #include "base/must.h"
-#include "server/runtime/oci/disk.h"
 #include "server/runtime/oci/limits.h"
 
 struct spare_userns {
@@ -21,9 +20,9 @@ struct spare_userns {
     int fd;
 };
 
-struct spare_disk {
-    unsigned number; /* of its file */
-    int mount_fd;
+struct spare_home {
+    unsigned number; /* its name below spare_fd */
+    struct home home;
 };
 
 struct spares {
@@ -34,15 +33,15 @@ struct spares {
     pthread_cond_t cond;
     struct spare_userns userns[OCI_SPARE_USERNS];
     unsigned n_userns, want_userns;
-    struct spare_disk disks[OCI_SPARE_DISKS];
-    unsigned n_disks, want_disks, next_disk;
+    struct spare_home homes[OCI_SPARE_HOMES];
+    unsigned n_homes, want_homes, next_home;
 };
 
 #define TEND_INTERVAL_S 2 /* for what only time brings: namespaces that have rested */
 
-static void disk_name(unsigned number, char out[32])
+static void home_name(unsigned number, char out[16])
 {
-    (void)snprintf(out, 32, "%u.img", number);
+    (void)snprintf(out, 16, "%u", number);
 }
 
 static int userns_new(struct spares *s, struct spare_userns *ret, struct err *e)
@@ -77,25 +76,25 @@ static bool tend_userns(struct spares *s)
     return true;
 }
 
-static bool tend_disk(struct spares *s)
+static bool tend_home(struct spares *s)
 {
-    char name[32];
+    char name[16];
     struct err e = {0};
     (void)pthread_mutex_lock(&s->lock);
-    bool more = s->n_disks < s->want_disks;
-    unsigned number = s->next_disk++;
+    bool more = s->n_homes < s->want_homes;
+    struct spare_home h = {.number = s->next_home++};
     (void)pthread_mutex_unlock(&s->lock);
     if (!more) {
         return false;
     }
-    disk_name(number, name);
-    int fd = disk_make(s->o.spare_fd, name, s->o.disk_bytes, s->o.templates_fd, &e);
-    if (fd < 0) {
-        log_debug("no writable layer for the pool", LOG_ERR(&e));
+    home_name(h.number, name);
+    if (home_make(s->o.spare_fd, name, s->o.disk_bytes, s->o.templates_fd, &h.home, &e) < 0) {
+        log_debug("no home for the pool", LOG_ERR(&e));
+        (void)dir_remove(s->o.spare_fd, name, true);
         return false;
     }
     (void)pthread_mutex_lock(&s->lock);
-    s->disks[s->n_disks++] = (struct spare_disk){number, fd};
+    s->homes[s->n_homes++] = h;
     (void)pthread_mutex_unlock(&s->lock);
     return true;
 }
@@ -119,7 +118,7 @@ static void *spares_main(void *arg)
     for (;;) {
         bool busy = network_tend(s->o.net);
         busy = tend_userns(s) || busy;
-        busy = tend_disk(s) || busy;
+        busy = tend_home(s) || busy;
         busy = tend_trash(s) || busy;
         (void)pthread_mutex_lock(&s->lock);
         if (!busy && !s->wake && !s->stop) {
@@ -142,7 +141,7 @@ struct spares *spares_new(const struct spare_opts *o, struct err *e)
     struct spares *s = NEW(struct spares);
     s->o = *o;
     s->want_userns = o->userns ? MIN(o->pool, OCI_SPARE_USERNS) : 0;
-    s->want_disks = o->disk_bytes ? MIN(o->pool, OCI_SPARE_DISKS) : 0;
+    s->want_homes = MIN(o->pool, OCI_SPARE_HOMES);
     (void)pthread_mutex_init(&s->lock, NULL);
     (void)pthread_cond_init(&s->cond, NULL);
     int r = pthread_create(&s->thread, NULL, spares_main, s);
@@ -171,11 +170,11 @@ void spares_free(struct spares *s)
         (void)close(s->userns[i].fd);
         idrange_release(s->o.ids, s->userns[i].range);
     }
-    for (unsigned i = 0; i < s->n_disks; i++) {
-        char name[32];
-        disk_name(s->disks[i].number, name);
-        (void)close(s->disks[i].mount_fd);
-        (void)unlinkat(s->o.spare_fd, name, 0);
+    for (unsigned i = 0; i < s->n_homes; i++) {
+        char name[16];
+        home_name(s->homes[i].number, name);
+        home_close(&s->homes[i].home);
+        (void)dir_remove(s->o.spare_fd, name, true);
     }
     (void)pthread_mutex_destroy(&s->lock);
     (void)pthread_cond_destroy(&s->cond);
@@ -205,23 +204,25 @@ int spares_take_userns(struct spares *s, uint32_t *ret_range, struct err *e)
     return u.fd;
 }
 
-int spares_take_disk(struct spares *s, uint64_t bytes, int dir_fd, const char *name, struct err *e)
+int spares_take_home(struct spares *s, uint64_t disk_bytes, int at_fd, const char *name,
+                     struct home *ret, struct err *e)
 {
-    struct spare_disk d = {.mount_fd = -1};
+    struct spare_home h = {.home = HOME_NONE};
     (void)pthread_mutex_lock(&s->lock);
-    if (s->n_disks && bytes == s->o.disk_bytes) {
-        d = s->disks[--s->n_disks];
+    if (s->n_homes && disk_bytes == s->o.disk_bytes) {
+        h = s->homes[--s->n_homes];
     }
     (void)pthread_mutex_unlock(&s->lock);
-    if (d.mount_fd < 0) {
-        return disk_make(dir_fd, name, bytes, s->o.templates_fd, e);
+    if (h.home.dir_fd < 0) {
+        return home_make(at_fd, name, disk_bytes, s->o.templates_fd, ret, e);
     }
-    char from[32];
-    disk_name(d.number, from);
-    if (renameat(s->o.spare_fd, from, dir_fd, name) < 0) {
+    char from[16];
+    home_name(h.number, from);
+    if (renameat(s->o.spare_fd, from, at_fd, name) < 0) {
         int r = errno;
-        (void)close(d.mount_fd);
-        return err_sys(e, r, "take a writable layer");
+        home_close(&h.home);
+        return err_sys(e, r, "take a home for %s", name);
     }
-    return d.mount_fd;
+    *ret = h.home;
+    return 0;
 }

@@ -25,7 +25,6 @@
 #include "server/runtime/oci/stage.h"
 
 #define EXECD_PATH "/opt/opensandbox/execd"
-#define EXECD_LOG "execd.log"
 #define PID_FILE "pid"
 
 /* Descriptors of execd, under numbers that are the same in every sandbox. Engines that pass on no
@@ -216,6 +215,8 @@ static int write_config(const struct start_opts *so, const struct cgroup_join *c
         .n_tmpfs = make_tmpfs(so, tmpfs),
         .shm_bytes = (uint64_t)o->oci->tmpfs_bytes,
         .seccomp = o->oci->seccomp,
+        .seccomp_program =
+            so->engine->kind == ENGINE_CRUN && o->seccomp.len ? buf_cstr(&o->seccomp) : NULL,
         .capabilities = &o->oci->capabilities,
         .no_new_privileges = o->oci->no_new_privileges,
     };
@@ -275,10 +276,10 @@ static int place_fds(const struct start_opts *so, struct stage *s, struct start_
 {
     *f = (struct start_fds){-1, -1, -1, {-1, -1}};
     f->null_fd = open("/dev/null", O_RDWR | O_CLOEXEC);
-    if (f->null_fd < 0 || (f->execd_log = open_file(so, EXECD_LOG, e)) < 0 ||
-        (f->life = open_file(so, LIFE_FILE, e)) < 0 ||
-        (f->log[0] = open_file(so, LOG_FILE_0, e)) < 0 ||
-        (f->log[1] = open_file(so, LOG_FILE_1, e)) < 0) {
+    if (f->null_fd < 0 || (f->execd_log = open_file(so, HOME_EXECD_LOG, e)) < 0 ||
+        (f->life = open_file(so, HOME_LIFE, e)) < 0 ||
+        (f->log[0] = open_file(so, HOME_LOG_0, e)) < 0 ||
+        (f->log[1] = open_file(so, HOME_LOG_1, e)) < 0) {
         return -1;
     }
     bool all = engine_passes_fds(so->engine);
@@ -333,7 +334,7 @@ static int spawn_engine(struct start *st, const struct start_opts *so, struct st
     s->config = buf_str(&config);
     s->argv = engine_run_argv(so->engine, &run, a);
     s->envp = engine_env;
-    if (watch_file_add(so->o->watch, arena_printf(a, "%s/" LIFE_FILE, so->dir), &st->life, e) < 0) {
+    if (watch_file_add(so->o->watch, arena_printf(a, "%s/" HOME_LIFE, so->dir), &st->life, e) < 0) {
         return -1;
     }
     return stage_spawn(s, &st->engine_pid, &st->engine_pidfd, e);
@@ -394,7 +395,7 @@ static bool engine_ended(struct start *st, int *ret_status)
 static int explain(const struct start_opts *so, enum err_code code, const char *what, struct err *e)
 {
     char words[ERR_MSG_MAX / 2];
-    engine_last_words(so->dir_fd, EXECD_LOG, words, sizeof(words));
+    engine_last_words(so->dir_fd, HOME_EXECD_LOG, words, sizeof(words));
     return err_set(e, code, "%s%s%s", what, words[0] ? ": " : "", words);
 }
 
@@ -425,6 +426,44 @@ static int engine_failed(const struct start_opts *so, int status, struct err *e)
     return explain(so, ERR_IO, what, e);
 }
 
+/* The word behind `key` in /proc/<pid>/status is `want`, or the process is gone. */
+static bool status_is(pid_t pid, struct str key, struct str want)
+{
+    char path[64];
+    cleanup_(buf_done) struct buf text = BUF_INIT(16u << 10);
+    (void)snprintf(path, sizeof(path), "/proc/%d/status", (int)pid);
+    if (file_read(AT_FDCWD, path, &text) < 0) {
+        return true;
+    }
+    struct str rest = buf_str(&text);
+    while (rest.p) {
+        struct str line = str_cut(&rest, '\n');
+        if (str_eq(str_cut(&line, ':'), key)) {
+            struct str value = str_trim(line);
+            return str_eq(value, want) || !value.n;
+        }
+    }
+    return false;
+}
+
+/* Before anybody is told that it runs: an engine that did not do what it was told is an error, not
+ * a sandbox without a filter. */
+static int check_confined(const struct start *st, const struct start_opts *so, struct err *e)
+{
+    const struct config_oci *c = so->o->oci;
+    if (so->engine->kind == ENGINE_RUNSC) {
+        return 0; /* what runs inside is no process of this kernel */
+    }
+    if (strcmp(c->seccomp, "unconfined") != 0 && !status_is(st->pid, STR("Seccomp"), STR("2"))) {
+        return err_set(e, ERR_INTERNAL, "%s did not apply the system call filter",
+                       so->engine->name);
+    }
+    if (c->no_new_privileges && !status_is(st->pid, STR("NoNewPrivs"), STR("1"))) {
+        return err_set(e, ERR_INTERNAL, "%s did not set no_new_privs", so->engine->name);
+    }
+    return 0;
+}
+
 /* The sandbox answers. Its pid is on file as soon as the engine wrote it. */
 static int take_over(struct start *st, const struct start_opts *so, struct err *e)
 {
@@ -437,7 +476,10 @@ static int take_over(struct start *st, const struct start_opts *so, struct err *
         (void)engine_ended(st, &status);
         r = open_first_process(st, so);
     }
-    return r < 0 ? err_sys(e, r, "the engine left no pid of the sandbox's first process") : 0;
+    if (r < 0) {
+        return err_sys(e, r, "the engine left no pid of the sandbox's first process");
+    }
+    return check_confined(st, so, e);
 }
 
 int start_wait(struct start *st, const struct start_opts *so, struct err *e)
