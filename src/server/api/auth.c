@@ -137,6 +137,7 @@ static int collect(const struct config *cfg, struct key **ret, size_t *ret_n, ch
         if (load_key_file(cfg->server.key_file, &text, &made, e) < 0) {
             return -1;
         }
+        must(text);
         add_key(&v, &n, text);
         explicit_bzero(text, strlen(text));
         free(text);
