@@ -183,7 +183,9 @@ static void get_chaos(struct http_req *req)
     struct str q = http_req_query(req);
     c->req = req;
     c->n = MIN(q.n, sizeof(c->script));
-    memcpy(c->script, q.p, c->n);
+    if (c->n) {
+        memcpy(c->script, q.p, c->n);
+    }
     n_begun++;
     http_req_on_end(req, on_end, c);
     http_resp_on_writable(req, on_writable, c);
