@@ -62,20 +62,21 @@ static void check_kernel(struct report *r)
          u.release);
 }
 
+/* Version 2, or version 1 with a hierarchy for each controller: the runtime works with both. */
 static void check_cgroups(struct report *r)
 {
     struct statfs f;
     bool v2 = statfs("/sys/fs/cgroup", &f) == 0 && f.f_type == CGROUP2_SUPER_MAGIC;
-    note(r, "cgroups", v2 ? FINE : BROKEN, "%s",
-         "Boot with systemd.unified_cgroup_hierarchy=1 (cgroup v2).",
-         v2 ? "version 2 at /sys/fs/cgroup" : "no cgroup v2 at /sys/fs/cgroup");
-    if (v2) {
-        bool all = file_has("/sys/fs/cgroup/cgroup.controllers", "memory") &&
-                   file_has("/sys/fs/cgroup/cgroup.controllers", "pids");
-        note(r, "controllers", all ? FINE : BROKEN, "%s",
-             "Enable the cpu, memory and pids controllers for this cgroup.",
-             all ? "memory and pids" : "memory or pids is missing");
-    }
+    bool all = v2 ? file_has("/sys/fs/cgroup/cgroup.controllers", "memory") &&
+                        file_has("/sys/fs/cgroup/cgroup.controllers", "pids")
+                  : access("/sys/fs/cgroup/memory/cgroup.procs", F_OK) == 0 &&
+                        access("/sys/fs/cgroup/pids/cgroup.procs", F_OK) == 0;
+    note(r, "cgroups", all ? FINE : BROKEN, "%s",
+         v2 ? "Enable the cpu, memory and pids controllers for this cgroup."
+            : "Mount the control groups at /sys/fs/cgroup (version 2, or 1 by controller).",
+         !all ? "memory or pids is missing at /sys/fs/cgroup"
+         : v2 ? "version 2 at /sys/fs/cgroup"
+              : "version 1 at /sys/fs/cgroup");
 }
 
 static void check_features(struct report *r)
