@@ -194,8 +194,10 @@ def test_limits_of_the_own_cgroup(launch, cgroup, namespace):
 
 def test_without_proc(launch, tmp_path):
     """No /proc, no numbers: an error that says so, and everything else works."""
+    if os.environ.get("OSB_FLAVOUR") == "asan":
+        pytest.skip("the sanitizer's own runtime needs /proc")
     script = "mount -t tmpfs none /sys/fs/cgroup 2>/dev/null; mount -t tmpfs none /proc && exec \"$@\""
-    e = launch(wrap=["unshare", "-m", "sh", "-c", script, "sh"], env={"ASAN_OPTIONS": "detect_leaks=0"})
+    e = launch(wrap=["unshare", "-m", "sh", "-c", script, "sh"])
     error(e.get("/metrics"), 500, "RUNTIME_ERROR", "error reading runtime metrics. ")
     with e.get("/metrics/watch", stream=True) as r:
         assert set(json.loads(next(r.iter_lines()))) == {"error"}
