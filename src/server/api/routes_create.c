@@ -118,6 +118,18 @@ static void on_done(struct create_waiter *w, struct sandbox *sb,
 }
 
 /* ---- working ---- */
+static void detach(void *arg) /* worker; carries a reference */
+{
+    struct create_call *c = arg;
+    struct sandbox *sb = NULL;
+    if (lifecycle_create_detach(c->app->lc, &c->waiter, &sb)) {
+        answer_sandbox(c, sb);
+        sandbox_unref(sb);
+        call_unref(c); /* the waiter's */
+    }
+    call_unref(c);
+}
+
 static void begin(void *arg) /* worker; carries a reference */
 {
     struct create_call *c = arg;
@@ -138,21 +150,11 @@ static void begin(void *arg) /* worker; carries a reference */
         } else if (__atomic_load_n(&c->gone, __ATOMIC_ACQUIRE) &&
                    lifecycle_create_leave(c->app->lc, &c->waiter)) {
             call_unref(c);
+        } else if (cfg->server.create_wait_seconds == 0) {
+            detach(call_ref(c)); /* no timer: the sandbox could be quicker than it */
         }
     }
     config_unref(cfg);
-    call_unref(c);
-}
-
-static void detach(void *arg) /* worker; carries a reference */
-{
-    struct create_call *c = arg;
-    struct sandbox *sb = NULL;
-    if (lifecycle_create_detach(c->app->lc, &c->waiter, &sb)) {
-        answer_sandbox(c, sb);
-        sandbox_unref(sb);
-        call_unref(c); /* the waiter's */
-    }
     call_unref(c);
 }
 
