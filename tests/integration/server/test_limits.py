@@ -118,3 +118,16 @@ def test_rounds_leave_nothing(make):
         round()
     s.assert_clean()
     wait_for(f"sizes like {before}", lambda: sizes()[0] <= before[0] + 12 and sizes()[1] <= before[1] + 2)
+
+
+def test_a_short_supply_of_addresses(make):
+    """Five addresses, one kept ready: what rests after use is called up, and what is truly too much is said."""
+    s = make('[oci]\nsubnet = "10.199.77.0/29"\nnetns_pool = 0\n')
+    for _ in range(4):
+        ids = [s.create()["id"] for _ in range(5)]
+        assert all(s.run(id, "echo up")[0] == "up" for id in ids)
+        r = post(s, request_body())
+        assert r.status_code == 503 and "no free address in [oci].subnet" in r.json()["message"], r.text
+        for id in ids:
+            s.delete(id)
+    s.assert_clean()

@@ -232,8 +232,52 @@ static void lease_drop(struct network *n, struct net_lease *l)
     *l = NET_LEASE_NONE;
 }
 
+/* Takes the veth pair away now: what is left to the kernel's own clearing up keeps its port of the
+ * bridge for seconds. Then name and address are free again. */
+static void link_drop(struct network *n, const char *link, uint32_t ip)
+{
+    (void)pthread_mutex_lock(&n->nl_lock);
+    int r = link_del(&n->host, link);
+    (void)pthread_mutex_unlock(&n->nl_lock);
+    if (r < 0 && r != -ENODEV) {
+        log_warn("cannot remove a veth pair", LOG_S("link", link), LOG_I("errno", -r));
+    }
+    idrange_release(&n->addrs, ip - n->addrs.base);
+    int number = link_number(n, link);
+    if (number >= 0) {
+        idrange_release(&n->names, (uint32_t)number);
+    }
+}
+
+/* A bridge has no more than 1,023 ports, and a small subnet few addresses: where they run short,
+ * what rests longest gives up both. Its namespace stays until it has rested. False: nothing rests.
+ */
+static bool resting_relieve(struct network *n)
+{
+    struct net_lease l = NET_LEASE_NONE;
+    (void)pthread_mutex_lock(&n->lock);
+    list_each (it, &n->resting) {
+        struct spare *s = list_entry(it, struct spare, node);
+        if (s->lease.link[0]) {
+            l = s->lease;
+            s->lease = (struct net_lease){.ns_fd = l.ns_fd};
+            break;
+        }
+    }
+    (void)pthread_mutex_unlock(&n->lock);
+    if (!l.link[0]) {
+        return false;
+    }
+    link_drop(n, l.link, l.ip);
+    return true;
+}
+
 static void spare_free(struct network *n, struct spare *s)
 {
+    if (s->lease.link[0]) {
+        link_drop(n, s->lease.link, s->lease.ip);
+        s->lease = (struct net_lease){.ns_fd = s->lease.ns_fd};
+    }
     lease_drop(n, &s->lease);
     free(s);
 }
@@ -245,7 +289,9 @@ void network_free(struct network *n)
     }
     struct list *node;
     while ((node = list_pop_front(&n->ready)) || (node = list_pop_front(&n->resting))) {
-        spare_free(n, list_entry(node, struct spare, node));
+        struct spare *s = list_entry(node, struct spare, node);
+        lease_drop(n, &s->lease);
+        free(s);
     }
     netlink_close(&n->host);
     idrange_done(&n->addrs);
@@ -306,6 +352,33 @@ static int host_end_make(struct network *n, struct net_lease *l)
     return r;
 }
 
+/* An address and a port of the bridge for the namespace. -ENOSPC: no address, -EXFULL: no port. */
+static int lease_connect(struct network *n, struct net_lease *l)
+{
+    int addr = idrange_take(&n->addrs), number = idrange_take(&n->names);
+    if (addr >= 0) {
+        l->ip = idrange_first(&n->addrs, (uint32_t)addr);
+    }
+    if (number >= 0) {
+        (void)snprintf(l->link, sizeof(l->link), "%.9s-%x", n->bridge,
+                       ((unsigned)number + 1) & 0xffff);
+    }
+    int r = addr < 0 || number < 0 ? -ENOSPC : host_end_make(n, l);
+    if (r == 0) {
+        struct address_change c = {.net = n, .new_ip = l->ip};
+        return netns_run(l->ns_fd, address_set, &c);
+    }
+    if (addr >= 0 && number >= 0) {
+        link_drop(n, l->link, l->ip); /* the pair may be there, without a port */
+    } else if (addr >= 0) {
+        idrange_release(&n->addrs, (uint32_t)addr);
+    } else if (number >= 0) {
+        idrange_release(&n->names, (uint32_t)number);
+    }
+    *l = (struct net_lease){.ns_fd = l->ns_fd};
+    return r;
+}
+
 static int lease_make(struct network *n, bool outbound, struct net_lease *ret, struct err *e)
 {
     *ret = NET_LEASE_NONE;
@@ -313,26 +386,22 @@ static int lease_make(struct network *n, bool outbound, struct net_lease *ret, s
     if (ret->ns_fd < 0 || !outbound) {
         return ret->ns_fd < 0 ? -1 : 0;
     }
-    int addr = idrange_take(&n->addrs), number = idrange_take(&n->names);
-    if (addr >= 0) {
-        ret->ip = idrange_first(&n->addrs, (uint32_t)addr);
+    int r;
+    do {
+        r = lease_connect(n, ret);
+    } while ((r == -ENOSPC || r == -EXFULL) && resting_relieve(n));
+    if (r == 0) {
+        return 0;
     }
-    if (number >= 0) {
-        (void)snprintf(ret->link, sizeof(ret->link), "%.9s-%x", n->bridge,
-                       ((unsigned)number + 1) & 0xffff);
-    }
-    if (addr < 0 || number < 0) {
-        lease_drop(n, ret);
+    lease_drop(n, ret);
+    if (r == -ENOSPC) {
         return err_set(e, ERR_LIMIT, "no free address in [oci].subnet");
     }
-    struct address_change c = {.net = n, .new_ip = ret->ip};
-    int r = host_end_make(n, ret);
-    r = r < 0 ? r : netns_run(ret->ns_fd, address_set, &c);
-    if (r < 0) {
-        lease_drop(n, ret);
-        return err_sys(e, r, "connect a network namespace to %s", n->bridge);
+    if (r == -EXFULL) {
+        return err_set(e, ERR_LIMIT, "the bridge %s has no free port: it takes 1,023 sandboxes",
+                       n->bridge);
     }
-    return 0;
+    return err_sys(e, r, "connect a network namespace to %s", n->bridge);
 }
 
 int network_take(struct network *n, bool outbound, struct net_lease *ret, struct err *e)
