@@ -89,6 +89,8 @@ struct config_oci {
     bool read_only_rootfs;
     int64_t pids_limit;
     const char *default_cpu, *default_memory, *default_disk; /* quantities; "": none */
+    const char *default_io_read_bps, *default_io_write_bps;
+    int64_t default_io_read_iops, default_io_write_iops;
     int64_t tmpfs_bytes; /* /tmp and /dev/shm where they are tmpfs */
     const char *cgroup_parent;
     int64_t log_max_bytes, log_files;

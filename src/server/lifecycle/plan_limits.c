@@ -55,6 +55,30 @@ static int bad(struct problem *p, const char *key, const char *value, const char
                        want);
 }
 
+/* "io-read-bps" and its like; 1: another key. */
+static int io_limit(const char *key, const char *value, struct runtime_limits *l, struct problem *p)
+{
+    static const char *const names[IO_LIMITS] = {[IO_READ_BPS] = "io-read-bps",
+                                                 [IO_WRITE_BPS] = "io-write-bps",
+                                                 [IO_READ_IOPS] = "io-read-iops",
+                                                 [IO_WRITE_IOPS] = "io-write-iops"};
+    struct str v = str_trim(str_from(value));
+    for (unsigned i = 0; i < IO_LIMITS; i++) {
+        bool bytes = i == IO_READ_BPS || i == IO_WRITE_BPS;
+        if (strcmp(key, names[i]) != 0) {
+            continue;
+        }
+        if (bytes && plan_parse_bytes(v, &l->io[i]) < 0) {
+            return bad(p, key, value, "an amount of bytes a second such as 50Mi");
+        }
+        if (!bytes && (parse_u64(v, &l->io[i]) < 0 || !l->io[i] || l->io[i] > UINT32_MAX)) {
+            return bad(p, key, value, "a number of operations a second");
+        }
+        return 0;
+    }
+    return 1;
+}
+
 static int one_limit(const char *key, const char *value, struct runtime_limits *l,
                      struct problem *p)
 {
@@ -87,10 +111,13 @@ static int one_limit(const char *key, const char *value, struct runtime_limits *
             l->gpus = (unsigned)n;
         }
     } else {
-        return problem_set(p, 400, CODE_INVALID,
-                           "resourceLimits.%.60s: this runtime has no such limit (it has cpu, "
-                           "memory, disk, pids, gpu)",
-                           key);
+        int r = io_limit(key, value, l, p);
+        return r <= 0 ? r
+                      : problem_set(p, 400, CODE_INVALID,
+                                    "resourceLimits.%.60s: this runtime has no such limit (it has "
+                                    "cpu, memory, disk, pids, gpu, io-read-bps, io-write-bps, "
+                                    "io-read-iops, io-write-iops)",
+                                    key);
     }
     return 0;
 }

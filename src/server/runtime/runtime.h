@@ -42,11 +42,15 @@ struct runtime_mount {
     uint64_t size; /* MOUNT_TMPFS, bytes; 0: default */
 };
 
+/* Bytes and operations a second, of the disk. */
+enum runtime_io { IO_READ_BPS, IO_WRITE_BPS, IO_READ_IOPS, IO_WRITE_IOPS, IO_LIMITS };
+
 struct runtime_limits { /* 0: not limited by the request (the runtime's default applies) */
     uint64_t cpu_millis;
     uint64_t memory_bytes;
     uint64_t pids;
     uint64_t disk_bytes;
+    uint64_t io[IO_LIMITS];
     unsigned gpus;
 };
 

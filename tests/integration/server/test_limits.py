@@ -5,6 +5,7 @@ import contextlib
 import json
 import os
 import select
+import time
 
 import requests
 from osbserver import request_body, wait_for
@@ -131,3 +132,16 @@ def test_a_short_supply_of_addresses(make):
         for id in ids:
             s.delete(id)
     s.assert_clean()
+
+
+def test_io_limits(make):
+    """8 MiB at 4 MiB a second take more than a second; nothing says how much more."""
+    s = make()
+    id = s.create(resourceLimits={"io-write-bps": "4Mi", "io-read-iops": "500"})["id"]
+    start = time.monotonic()
+    out = s.run(id, "dd if=/dev/zero of=/root/f bs=1M count=8 oflag=direct 2>&1 && stat -c %s /root/f")[0]
+    assert out.split()[-1] == str(8 << 20)
+    assert time.monotonic() - start > 1
+    for key, value in (("io-write-bps", "fast"), ("io-read-iops", "0"), ("io-read-iops", "1.5"), ("io-depth", "3")):
+        r = post(s, request_body(resourceLimits={key: value}))
+        assert r.status_code == 400 and key in r.json()["message"], r.text

@@ -6,6 +6,8 @@
 
 #include <cmocka.h>
 
+#include <sys/sysmacros.h>
+
 #include "base/buf.h"
 #include "base/cleanup.h"
 #include "base/must.h"
@@ -109,6 +111,31 @@ static void test_limits_are_refused(void **state)
     assert_int_equal(cgroup_check(&h, &fine, NULL), 0);
 }
 
+static void test_io_lines(void **state)
+{
+    const uint64_t io[IO_LIMITS] = {[IO_READ_BPS] = 1 << 20, [IO_WRITE_IOPS] = 50};
+    const uint64_t none[IO_LIMITS] = {0};
+    char line[CGROUP_IO_MAX];
+    (void)state;
+    cgroup_io_format(true, makedev(254, 16), io, 0, line);
+    assert_string_equal(line, "254:16 rbps=1048576 wiops=50");
+    cgroup_io_format(false, makedev(8, 0), io, IO_READ_BPS, line);
+    assert_string_equal(line, "8:0 1048576");
+    cgroup_io_format(false, makedev(8, 0), io, IO_WRITE_BPS, line);
+    assert_string_equal(line, "");
+    cgroup_io_format(true, makedev(8, 0), none, 0, line);
+    assert_string_equal(line, "");
+
+    struct cgroup_limits l = {.io = {1}};
+    struct cgroup_host no_disk = {.controllers = CGROUP_IO};
+    struct cgroup_host no_controller = {.disk = makedev(8, 0)};
+    struct err e = {0};
+    assert_int_equal(cgroup_check(&no_disk, &l, &e), -1);
+    assert_non_null(strstr(e.msg, "not on a disk"));
+    assert_int_equal(cgroup_check(&no_controller, &l, &e), -1);
+    assert_non_null(strstr(e.msg, "no io controller"));
+}
+
 /* More hierarchies than there is room for, and lines of no shape at all. */
 static void test_odd_input(void **state)
 {
@@ -129,7 +156,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_modes),     cmocka_unit_test(test_hierarchies),
         cmocka_unit_test(test_paths),     cmocka_unit_test(test_limits_are_refused),
-        cmocka_unit_test(test_odd_input),
+        cmocka_unit_test(test_odd_input), cmocka_unit_test(test_io_lines),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

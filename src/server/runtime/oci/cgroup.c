@@ -286,6 +286,11 @@ int cgroup_check(const struct cgroup_host *h, const struct cgroup_limits *l, str
         return err_set(e, ERR_INVALID, "cpu: %llum is less than the smallest limit, %um",
                        (unsigned long long)l->cpu_millis, OCI_CPU_MIN_MILLIS);
     }
+    uint64_t io =
+        l->io[IO_READ_BPS] | l->io[IO_WRITE_BPS] | l->io[IO_READ_IOPS] | l->io[IO_WRITE_IOPS];
+    if (io && !h->disk) {
+        return err_set(e, ERR_UNSUPPORTED, "io: the data directory is not on a disk of this host");
+    }
     if (l->pids && l->pids < OCI_PIDS_MIN) {
         return err_set(e, ERR_INVALID, "pids: %llu is less than the smallest limit, %u",
                        (unsigned long long)l->pids, OCI_PIDS_MIN);
@@ -296,7 +301,8 @@ int cgroup_check(const struct cgroup_host *h, const struct cgroup_limits *l, str
         uint32_t bit;
     } rows[] = {{"cpu", l->cpu_millis, CGROUP_CPU},
                 {"memory", l->memory_bytes, CGROUP_MEMORY},
-                {"pids", l->pids, CGROUP_PIDS}};
+                {"pids", l->pids, CGROUP_PIDS},
+                {"io", io, CGROUP_IO}};
     for (size_t i = 0; i < sizeof(rows) / sizeof(rows[0]); i++) {
         if (rows[i].value && !(h->controllers & rows[i].bit)) {
             return err_set(e, ERR_UNSUPPORTED,
@@ -393,7 +399,8 @@ static int hier_make(const struct cgroup_host *h, const struct cgroup_hier *hier
     cgroup_path(h, hier, id, NULL, dir);
     cgroup_path(h, hier, id, "init", init);
     cgroup_path(h, hier, id, "work", work);
-    if (group_mkdir(dir, e) < 0 || limit_sandbox(hier, dir, l, e) < 0) {
+    if (group_mkdir(dir, e) < 0 || limit_sandbox(hier, dir, l, e) < 0 ||
+        ((hier->controllers & CGROUP_IO) && cgroup_io_limit(h, hier, dir, l->io, e) < 0)) {
         return -1;
     }
     if (hier->v2 && hier->controllers) {

@@ -12,9 +12,11 @@
 
 #include <stdbool.h>
 #include <stdint.h>
+#include <sys/types.h>
 
 #include "base/err.h"
 #include "base/str.h"
+#include "server/runtime/runtime.h"
 
 enum cgroup_mode { CGROUP_NONE, CGROUP_V1, CGROUP_V2, CGROUP_HYBRID };
 
@@ -32,6 +34,7 @@ enum {
 #define CGROUP_HIERS_MAX 16
 #define CGROUP_PATH_MAX 320
 #define CGROUP_NAME_MAX 64
+#define CGROUP_IO_MAX 160
 
 struct cgroup_hier {
     char mount[128];
@@ -49,10 +52,12 @@ struct cgroup_host {
     char parent[CGROUP_NAME_MAX];
     bool has_kill;  /* cgroup.kill on the v2 hierarchy */
     int dynmods_fd; /* see cgroup_host_init() */
+    dev_t disk;     /* what I/O limits are for; 0: unknown */
 };
 
 struct cgroup_limits { /* 0: none */
     uint64_t cpu_millis, memory_bytes, pids;
+    uint64_t io[IO_LIMITS]; /* by enum runtime_io */
 };
 
 /* Descriptors of cgroup.procs files for the engine's process and for execd, one per hierarchy in
@@ -85,6 +90,16 @@ int cgroup_host_init(struct cgroup_host *ret, const char *parent, struct err *e)
 void cgroup_host_done(struct cgroup_host *h);
 /* Can these limits be kept here? ERR_INVALID or ERR_UNSUPPORTED says which and why not. */
 int cgroup_check(const struct cgroup_host *h, const struct cgroup_limits *l, struct err *e);
+
+/* The whole disk below the file system of dir_fd becomes the one that I/O limits are for. -1: there
+ * is none (a network or a memory file system), or it cannot be told. */
+int cgroup_io_find(struct cgroup_host *h, int dir_fd);
+/* In one hierarchy that has the controller. */
+int cgroup_io_limit(const struct cgroup_host *h, const struct cgroup_hier *hier, const char *dir,
+                    const uint64_t io[IO_LIMITS], struct err *e);
+/* One line of io.max, or of a file of blkio.throttle; "" when that file needs none. Pure. */
+void cgroup_io_format(bool v2, dev_t disk, const uint64_t io[IO_LIMITS], enum runtime_io which,
+                      char out[CGROUP_IO_MAX]);
 
 int cgroup_make(const struct cgroup_host *h, const char *id, const struct cgroup_limits *l,
                 struct err *e);

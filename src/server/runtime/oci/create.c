@@ -60,6 +60,9 @@ static void limits_of(const struct oci *o, const struct runtime_limits *l,
         .memory_bytes = l->memory_bytes ? l->memory_bytes : o->default_memory,
         .pids = l->pids ? l->pids : (uint64_t)o->oci->pids_limit,
     };
+    for (size_t i = 0; i < IO_LIMITS; i++) {
+        ret->io[i] = l->io[i] ? l->io[i] : o->default_io[i];
+    }
     *ret_disk = l->disk_bytes ? l->disk_bytes : o->default_disk;
 }
 

@@ -275,7 +275,11 @@ static int parse_defaults(struct oci *o, struct err *e)
         uint64_t *to;
     } rows[] = {{"default_cpu", c->default_cpu, parse_quantity_millicpu, &o->default_cpu_millis},
                 {"default_memory", c->default_memory, parse_quantity_bytes, &o->default_memory},
-                {"default_disk", c->default_disk, parse_quantity_bytes, &o->default_disk}};
+                {"default_disk", c->default_disk, parse_quantity_bytes, &o->default_disk},
+                {"default_io_read_bps", c->default_io_read_bps, parse_quantity_bytes,
+                 &o->default_io[IO_READ_BPS]},
+                {"default_io_write_bps", c->default_io_write_bps, parse_quantity_bytes,
+                 &o->default_io[IO_WRITE_BPS]}};
     for (size_t i = 0; i < ARRAY_LEN(rows); i++) {
         if (rows[i].text && *rows[i].text &&
             rows[i].parse(str_from(rows[i].text), rows[i].to) < 0) {
@@ -283,7 +287,10 @@ static int parse_defaults(struct oci *o, struct err *e)
                            rows[i].text);
         }
     }
+    o->default_io[IO_READ_IOPS] = (uint64_t)c->default_io_read_iops;
+    o->default_io[IO_WRITE_IOPS] = (uint64_t)c->default_io_write_iops;
     struct cgroup_limits l = {o->default_cpu_millis, o->default_memory, (uint64_t)c->pids_limit};
+    memcpy(l.io, o->default_io, sizeof(l.io));
     if (cgroup_check(&o->cg, &l, e) < 0 || (o->default_disk && disk_check(e) < 0)) {
         return err_wrap(e, "[oci] defaults");
     }
@@ -375,8 +382,12 @@ static int oci_init(struct oci *o, struct err *e)
     cleanup_free char *images = NULL;
     if (host_require(c, e) < 0 || open_dirs(o, e) < 0 || install_execd(o, e) < 0 ||
         engines_init(&o->engines, c, e) < 0 || cgroup_host_init(&o->cg, c->cgroup_parent, e) < 0 ||
-        parse_defaults(o, e) < 0 ||
         idrange_init(&o->ids, c->id_base, c->id_count, c->id_ranges, e) < 0) {
+        return -1;
+    }
+    (void)cgroup_io_find(&o->cg,
+                         o->root_fd); /* a create with such a limit says that it cannot be */
+    if (parse_defaults(o, e) < 0) {
         return -1;
     }
     if (strcmp(c->seccomp, "default") == 0 && seccomp_compile(&o->seccomp, e) < 0) {

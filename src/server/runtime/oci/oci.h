@@ -46,7 +46,7 @@ struct oci {
     const struct config_oci *oci;
     char *root, *stage_dir;
     int root_fd, sandboxes_fd, trash_fd, templates_fd, spare_fd, lock_fd, execd_fd;
-    uint64_t default_cpu_millis, default_memory, default_disk;
+    uint64_t default_cpu_millis, default_memory, default_disk, default_io[IO_LIMITS];
     struct buf seccomp; /* the default filter, compiled; empty when another one is configured */
     struct cgroup_host cg;
     struct idrange ids;
