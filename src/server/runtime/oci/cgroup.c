@@ -400,7 +400,7 @@ static int hier_make(const struct cgroup_host *h, const struct cgroup_hier *hier
     cgroup_path(h, hier, id, "init", init);
     cgroup_path(h, hier, id, "work", work);
     if (group_mkdir(dir, e) < 0 || limit_sandbox(hier, dir, l, e) < 0 ||
-        ((hier->controllers & CGROUP_IO) && cgroup_io_limit(h, hier, dir, l->io, e) < 0)) {
+        ((hier->controllers & CGROUP_IO) && cgroup_io_limit(h, hier, dir, l, e) < 0)) {
         return -1;
     }
     if (hier->v2 && hier->controllers) {

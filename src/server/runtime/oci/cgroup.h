@@ -58,6 +58,7 @@ struct cgroup_host {
 struct cgroup_limits { /* 0: none */
     uint64_t cpu_millis, memory_bytes, pids;
     uint64_t io[IO_LIMITS]; /* by enum runtime_io */
+    dev_t layer;            /* the writable layer's own device; 0: it has none */
 };
 
 /* Descriptors of cgroup.procs files for the engine's process and for execd, one per hierarchy in
@@ -96,7 +97,7 @@ int cgroup_check(const struct cgroup_host *h, const struct cgroup_limits *l, str
 int cgroup_io_find(struct cgroup_host *h, int dir_fd);
 /* In one hierarchy that has the controller. */
 int cgroup_io_limit(const struct cgroup_host *h, const struct cgroup_hier *hier, const char *dir,
-                    const uint64_t io[IO_LIMITS], struct err *e);
+                    const struct cgroup_limits *l, struct err *e);
 /* One line of io.max, or of a file of blkio.throttle; "" when that file needs none. Pure. */
 void cgroup_io_format(bool v2, dev_t disk, const uint64_t io[IO_LIMITS], enum runtime_io which,
                       char out[CGROUP_IO_MAX]);

@@ -84,12 +84,12 @@ void cgroup_io_format(bool v2, dev_t disk, const uint64_t io[IO_LIMITS], enum ru
     }
 }
 
-int cgroup_io_limit(const struct cgroup_host *h, const struct cgroup_hier *hier, const char *dir,
-                    const uint64_t io[IO_LIMITS], struct err *e)
+static int limit_device(const struct cgroup_hier *hier, const char *dir, dev_t disk,
+                        const uint64_t io[IO_LIMITS], struct err *e)
 {
     for (unsigned i = 0; i < (hier->v2 ? 1u : IO_LIMITS); i++) {
         char text[CGROUP_IO_MAX], path[CGROUP_PATH_MAX + 64];
-        cgroup_io_format(hier->v2, h->disk, io, i, text);
+        cgroup_io_format(hier->v2, disk, io, i, text);
         if (!text[0]) {
             continue;
         }
@@ -100,4 +100,13 @@ int cgroup_io_limit(const struct cgroup_host *h, const struct cgroup_hier *hier,
         }
     }
     return 0;
+}
+
+int cgroup_io_limit(const struct cgroup_host *h, const struct cgroup_hier *hier, const char *dir,
+                    const struct cgroup_limits *l, struct err *e)
+{
+    if (limit_device(hier, dir, h->disk, l->io, e) < 0) {
+        return -1;
+    }
+    return l->layer && l->layer != h->disk ? limit_device(hier, dir, l->layer, l->io, e) : 0;
 }

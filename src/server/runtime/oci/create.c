@@ -246,6 +246,10 @@ static int prepare(struct making *m, enum runtime_stage *stage, struct err *e)
     m->state.link = m->sb->net.link;
     FAULT_POINT("oci.create.after_netns");
     struct cgroup_limits limits = m->limits;
+    struct stat layer;
+    if (m->disk_bytes && fstat(m->home.rw_fd, &layer) == 0) {
+        limits.layer = layer.st_dev;
+    }
     if (m->engine->kind == ENGINE_RUNSC && limits.pids) {
         /* It has several threads of its own for each task inside. */
         limits.pids = limits.pids * OCI_RUNSC_PIDS_EACH + OCI_RUNSC_PIDS_OWN;
