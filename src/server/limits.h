@@ -2,6 +2,7 @@
 /* Every limit of the server room that is not a key of the configuration. Listed in docs/limits.md.
  */
 
+#define PROGRESS_INTERVAL_MS 250u   /* between two updates of what a create shows of a pull */
 #define CONFIG_FILE_MAX (1u << 20)  /* bytes of the configuration file */
 #define CREATE_BODY_MAX (1u << 20)  /* bytes of a create request: 413 */
 #define API_BODY_MAX (1u << 20)     /* bytes of any other request: 413 */

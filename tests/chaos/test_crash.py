@@ -188,7 +188,7 @@ def test_crash_while_recovering(s):
 
 
 def test_crash_after_the_runtime_refused(s):
-    bad = request_body(image={"uri": "no-such-image"})
+    bad = request_body(image={"uri": "127.0.0.1:1/no-such-image"})
     for point in ("server.create.refused", "server.create.failed"):
         crash(s, point, lambda: s.call("POST", "/v1/sandboxes", bad))
         wait_for("nothing", lambda: not others(s))

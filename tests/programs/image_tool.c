@@ -55,7 +55,7 @@ static void read_auth(const char **user, const char **password)
 static int run(struct image_store *s, int argc, char **argv, struct err *e)
 {
     const char *verb = argv[0], *name = argc > 1 ? argv[1] : NULL, *user = NULL, *password = NULL;
-    uint64_t freed = 0, max = 0;
+    uint64_t max = 0;
     read_auth(&user, &password);
     if (strcmp(verb, "list") == 0) {
         return image_store_list(s, print_image, NULL, e);
@@ -64,8 +64,10 @@ static int run(struct image_store *s, int argc, char **argv, struct err *e)
         if (name && parse_u64(str_from(name), &max) < 0) {
             return err_set(e, ERR_INVALID, "not a number: %s", name);
         }
-        int r = image_store_prune(s, max, &freed, e);
-        printf("%llu\n", (unsigned long long)freed);
+        struct image_prune p = {.max_bytes = max};
+        struct image_pruned done;
+        int r = image_store_prune(s, &p, &done, e);
+        printf("%llu\n", (unsigned long long)done.bytes);
         return r;
     }
     if (!name) {

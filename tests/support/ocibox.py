@@ -51,7 +51,7 @@ class Box:
         values.update(options)
         tables = {k: v for k, v in values.items() if isinstance(v, dict)}
         with open(self.config, "w") as f:
-            f.write("[oci]\n")
+            f.write(f"[images]\nroot = {json.dumps(self.dir + '/images')}\n[oci]\n")
             for key, value in values.items():
                 if key not in tables:
                     f.write(f"{key} = {json.dumps(value)}\n")

@@ -45,6 +45,9 @@ static void derive_paths(struct config *c)
     if (blank(c->oci.root)) {
         c->oci.root = arena_printf(a, "%s/oci", c->server.data_dir);
     }
+    if (blank(c->images.root)) {
+        c->images.root = arena_printf(a, "%s/images", c->server.data_dir);
+    }
     if (blank(c->oci.execd)) {
         c->oci.execd = find_execd(a);
     }

@@ -98,6 +98,18 @@ struct config_oci {
     int64_t stop_timeout_seconds; /* SIGTERM to SIGKILL on removal; 0: at once */
 };
 
+/* The image store of the embedded runtime. */
+struct config_images {
+    const char *root;          /* absolute */
+    const char *docker_config; /* credentials as `docker login` keeps them; "": none */
+    const char *pull_policy;   /* missing, always, never */
+    struct str_map mirrors;    /* registry -> "http[s]://host[:port]" */
+    struct str_map ca_files;   /* registry -> file */
+    struct str_list plain_http, skip_verify; /* registries */
+    int64_t max_bytes;                       /* pruned beyond; 0: never */
+    int64_t prune_interval_seconds;
+};
+
 struct config_egress {
     const char *image;
     const char *mode; /* dns, dns+nft */
@@ -133,6 +145,7 @@ struct config {
     struct config_proxy proxy;
     struct config_runtime runtime;
     struct config_oci oci;
+    struct config_images images;
     struct config_egress egress;
     struct config_storage storage;
     struct config_secure_runtime secure_runtime;

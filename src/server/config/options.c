@@ -77,6 +77,19 @@ static int check_absolute_map(const void *v, struct err *e)
     return 0;
 }
 
+static int check_url_map(const void *v, struct err *e)
+{
+    const struct str_map *m = v;
+    for (size_t i = 0; i < m->n; i++) {
+        struct str s = str_from(m->v[i].value);
+        if (!str_starts(s, STR("http://")) && !str_starts(s, STR("https://"))) {
+            return err_set(e, ERR_INVALID, "%s: \"%s\" does not begin with http:// or https://",
+                           m->v[i].key, m->v[i].value);
+        }
+    }
+    return 0;
+}
+
 static int check_bytes_text(const void *v, struct err *e)
 {
     const char *s = *(const char *const *)v;
@@ -111,6 +124,7 @@ static int check_keys(const void *v, struct err *e)
 static const char *const log_formats[] = {"human", "json", NULL};
 static const char *const runtimes[] = {"oci", "docker", NULL};
 static const char *const networks[] = {"bridge", "none", NULL};
+static const char *const pull_policies[] = {"missing", "always", "never", NULL};
 static const char *const egress_modes[] = {"dns", "dns+nft", NULL};
 static const char *const secure_types[] = {"", "gvisor", "kata", "firecracker", NULL};
 
@@ -262,6 +276,27 @@ const struct option config_options[] = {
      .help = "How long a sandbox may take from start to answering."},
     {"oci.stop_timeout_seconds", OPT_INT, AT(oci.stop_timeout_seconds), "0", .min = 0, .max = 600,
      .help = "Time between SIGTERM and SIGKILL on removal; 0: SIGKILL at once."},
+
+    {"images.root", OPT_PATH, AT(images.root), "\"\"",
+     .help = "The image store of the embedded runtime; \"\": <data_dir>/images."},
+    {"images.pull_policy", OPT_STR, AT(images.pull_policy), "\"missing\"", .choices = pull_policies,
+     .help = "missing: an image is pulled when it is not in the store; always: the registry is asked\n"
+             "at every create; never: only what was pulled or imported before."},
+    {"images.docker_config", OPT_PATH, AT(images.docker_config), "\"~/.docker/config.json\"",
+     .help = "File with credentials of registries, as `docker login` keeps them; \"\": none."},
+    {"images.mirrors", OPT_MAP, AT(images.mirrors), "{}", .check = check_url_map,
+     .help = "Registry = http[s]://host[:port] that is asked instead of it."},
+    {"images.ca_files", OPT_MAP, AT(images.ca_files), "{}", .check = check_absolute_map,
+     .help = "Registry = file with the certificates of the authorities it is trusted by."},
+    {"images.plain_http", OPT_LIST, AT(images.plain_http), "[]",
+     .help = "Registries spoken to without TLS (those on loopback are anyway, unless ca_files names them)."},
+    {"images.skip_verify", OPT_LIST, AT(images.skip_verify), "[]",
+     .help = "Registries whose certificate is not verified."},
+    {"images.max_bytes", OPT_BYTES, AT(images.max_bytes), "0", .min = 0, .max = INT64_C(1) << 60,
+     .help = "Size of the store at which the least recently used images are removed; 0: never.\n"
+             "Only what can be pulled again, and never an image in use."},
+    {"images.prune_interval_seconds", OPT_INT, AT(images.prune_interval_seconds), "3600", .min = 1, .max = 604800,
+     .help = "How often the size is looked at."},
 
     {"egress.image", OPT_STR, AT(egress.image), "\"\"",
      .help = "Image of the egress sidecar; only the docker runtime needs one."},

@@ -82,6 +82,7 @@ struct registry *store_open_registry(const struct image_store *s, const struct i
         o.ca_file = conf->ca_file;
         o.mirror = conf->mirror;
         o.plain_http = conf->insecure;
+        o.skip_verify = conf->skip_verify;
     }
     if (!user && s->docker_config &&
         docker_config_auth(s->docker_config, ref->registry, &file_user, &file_password) == 0) {

@@ -257,6 +257,7 @@ struct image *image_import(struct image_store *s, int fd, const char *name, stru
     }
     im.img = NEW(struct image);
     im.img->created_us = clock_wall_us();
+    store_adding(s, 1);
     int r = rootfs_unpack(fd, im.dir_fd, &st, e);
     if (r == 0) {
         r = import_unpacked(&im, temp, &st, e);
@@ -268,6 +269,7 @@ struct image *image_import(struct image_store *s, int fd, const char *name, stru
     if (r == 0) {
         r = image_store_record(s, im.img, e);
     }
+    store_adding(s, -1);
     (void)close(im.dir_fd);
     image_store_temp_remove(s, temp); /* gone already when it became a layer */
     if (r < 0) {

@@ -4,6 +4,7 @@
 #include <pthread.h>
 
 #include "base/list.h"
+#include "base/map.h"
 #include "server/image/store.h"
 #include "json/json.h"
 
@@ -12,18 +13,50 @@ struct image_store {
     int dir_fd, refs_fd, layers_fd, tmp_fd, parts_fd;
     struct image_registry_conf *registries;
     size_t n_registries;
-    uint64_t max_bytes;
-    bool (*in_use)(const char *layer_id, void *arg);
-    void *in_use_arg;
     pthread_mutex_t lock;
     pthread_cond_t settled; /* a flight ended */
     struct list flights;    /* names and layers being fetched: one at a time each */
+    struct map pins;        /* layer id -> struct pin */
+    unsigned n_adding;      /* imports and pulls at work: their layers have no record yet */
 };
 
-/* Something that only one thread may fetch at a time. Returns true when the caller is that thread;
- * false after waiting for another one to finish, so that the caller looks again. */
-bool flight_begin(struct image_store *s, const char *key);
-void flight_end(struct image_store *s, const char *key);
+/* ---- flight.c ---- */
+
+/* Something that only one thread may fetch at a time. */
+struct flight;
+enum flight_end {
+    FLIGHT_MINE,   /* the caller is that thread: flight_end() */
+    FLIGHT_DONE,   /* another one did it: look again */
+    FLIGHT_FAILED, /* another one failed, in `e`, in a way that would happen again */
+    FLIGHT_LEFT,   /* `watch` said so */
+};
+/* Waits for another one; meanwhile `watch` (may be NULL) hears about it and may say false. */
+struct flight_watch {
+    bool (*fn)(const char *what, uint64_t done, uint64_t total, void *arg);
+    void *arg;
+};
+enum flight_end flight_begin(struct image_store *s, const char *key, const struct flight_watch *w,
+                             struct err *e);
+/* For those who wait. */
+void flight_report(struct image_store *s, const char *key, const char *what, uint64_t done,
+                   uint64_t total);
+/* `e` NULL: it succeeded. A failure is shared with those who wait if `share`. */
+void flight_end(struct image_store *s, const char *key, const struct err *e, bool share);
+/* Between the first layer put into place and the record of its image. */
+void store_adding(struct image_store *s, int change);
+
+/* ---- store.c ---- */
+
+#define IMAGE_RECORD_FILE_MAX (IMAGE_DIGEST_MAX + 8)
+/* refs/ file of a name on a platform. */
+void image_record_file(const char *name, const char *arch, char out[IMAGE_RECORD_FILE_MAX]);
+
+struct image_list {
+    struct image **v; /* the last used first */
+    size_t n;
+};
+int image_list_read(struct image_store *s, struct image_list *ret, struct err *e);
+void image_list_done(struct image_list *l);
 
 /* The record of an image as JSON, both ways. */
 struct json *image_to_json(const struct image *img);

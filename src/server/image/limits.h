@@ -13,3 +13,7 @@
 #define IMAGE_PULL_TRIES 5          /* attempts per blob; each resumes where the last one broke */
 #define IMAGE_CONNECT_TIMEOUT_MS 15000u /* to a registry */
 #define IMAGE_STALL_SECONDS 30          /* without 1 kB/s: the transfer counts as broken */
+#define IMAGE_MAX_RECORD (1u << 20)     /* bytes of what is recorded about one image */
+#define IMAGE_MAX_DEPTH 256u            /* directories below each other that are counted */
+#define IMAGE_WATCH_MS 250              /* between two looks at a pull that others make */
+#define IMAGE_PART_KEEP_SECONDS 86400   /* a broken download is kept to be resumed */

@@ -10,6 +10,7 @@
 #include "base/clock.h"
 #include "base/fault.h"
 #include "base/must.h"
+#include "server/image/digest.h"
 #include "server/image/internal.h"
 #include "server/image/limits.h"
 #include "server/image/registry.h"
@@ -25,6 +26,7 @@ struct remote_layer {
 struct pull {
     struct image_store *s;
     const struct image_pull *p;
+    const char *key; /* of its flight */
     struct registry *reg;
     struct image *img;
     struct remote_layer layers[IMAGE_MAX_LAYERS];
@@ -48,6 +50,7 @@ static bool pull_cancelled(void *arg)
 static void report(struct pull *pl, const char *layer, const char *what, uint64_t done,
                    uint64_t total)
 {
+    flight_report(pl->s, pl->key, what, done, total);
     if (pl->p->progress && !pl->p->progress(layer, what, done, total, pl->p->arg)) {
         (void)pthread_mutex_lock(&pl->lock);
         pl->cancelled = true;
@@ -237,16 +240,29 @@ static int fetch_layer(struct pull *pl, struct registry *reg, size_t i, struct e
     return r;
 }
 
+/* Another pull fetches a layer of ours. */
+static bool layer_watch(const char *what, uint64_t done, uint64_t total, void *arg)
+{
+    (void)what, (void)done, (void)total;
+    on_bytes(0, arg);
+    return !pull_cancelled(arg);
+}
+
 /* Fetches layer i unless it is there, or another pull is at it. */
 static int ensure_layer(struct pull *pl, struct registry *reg, size_t i, struct err *e)
 {
     const char *id = pl->img->layers[i].id;
+    struct flight_watch w = {layer_watch, pl};
     while (!image_store_has_layer(pl->s, id)) {
-        if (!flight_begin(pl->s, id)) {
+        enum flight_end end = flight_begin(pl->s, id, &w, e);
+        if (end == FLIGHT_LEFT) {
+            return -1;
+        }
+        if (end != FLIGHT_MINE) {
             continue;
         }
         int r = image_store_has_layer(pl->s, id) ? 0 : fetch_layer(pl, reg, i, e);
-        flight_end(pl->s, id);
+        flight_end(pl->s, id, r < 0 ? e : NULL, false); /* the others may have better access */
         return r;
     }
     return 0;
@@ -300,38 +316,92 @@ static int fetch_layers(struct pull *pl, struct err *e)
 
 /* ---- the whole ---- */
 
+/* The layers are pinned from the moment their names are known, so that those which are here already
+ * stay. */
+static int pull_layers(struct pull *pl, struct err *e)
+{
+    struct image_store *s = pl->s;
+    for (size_t i = 0; i < pl->img->n_layers; i++) {
+        image_store_pin(s, pl->img->layers[i].id);
+    }
+    int r = fetch_layers(pl, e);
+    FAULT_POINT("image.pull.layers");
+    for (size_t i = 0; r == 0 && i < pl->img->n_layers; i++) {
+        pl->img->layers[i].size = image_store_layer_size(s, pl->img->layers[i].id);
+        pl->img->size += pl->img->layers[i].size;
+    }
+    r = r < 0 ? r : image_store_record(s, pl->img, e);
+    if (r < 0) {
+        image_store_unpin_image(s, pl->img);
+    }
+    return r;
+}
+
 static struct image *pull_now(struct image_store *s, const struct image_pull *p,
-                              const struct image_ref *ref, const char *name, struct err *e)
+                              const struct image_ref *ref, const char *name, const char *key,
+                              struct err *e)
 {
     const char *arch = p->arch ? p->arch : image_host_arch();
-    struct pull pl = {.s = s, .p = p};
+    struct pull pl = {.s = s, .p = p, .key = key};
     (void)pthread_mutex_init(&pl.lock, NULL);
     pl.img = NEW(struct image);
     pl.img->name = xstrdup(name);
+    pl.img->pulled = true;
     pl.img->created_us = clock_wall_us();
     pl.reg = store_open_registry(s, ref, p->user, p->password);
     registry_on_cancel(pl.reg, pull_cancelled, &pl);
+    store_adding(s, 1);
     report(&pl, "", "resolving", 0, 0);
     int r = read_image(&pl, ref, arch, e);
-    if (r == 0) {
-        r = fetch_layers(&pl, e);
-    }
-    FAULT_POINT("image.pull.layers");
-    for (size_t i = 0; r == 0 && i < pl.img->n_layers; i++) {
-        pl.img->layers[i].size = image_store_layer_size(s, pl.img->layers[i].id);
-        pl.img->size += pl.img->layers[i].size;
-    }
-    if (r == 0) {
-        r = image_store_record(s, pl.img, e);
-    }
+    r = r < 0 ? r : pull_layers(&pl, e);
+    store_adding(s, -1);
     registry_free(pl.reg);
+    if (r == 0) {
+        report(&pl, "", "ready", pl.total, pl.total);
+    } else if (pl.cancelled) {
+        (void)err_sys(e, ECANCELED, "pull of %s", name);
+    }
     (void)pthread_mutex_destroy(&pl.lock);
     if (r < 0) {
         image_free(pl.img);
         return NULL;
     }
-    report(&pl, "", "ready", pl.total, pl.total);
     return pl.img;
+}
+
+/* One pull for all who ask with the same credentials: then its failure is everybody's. */
+static char *flight_key(const struct image_pull *p, const char *name)
+{
+    char digest[IMAGE_DIGEST_MAX] = "";
+    if (p->user) {
+        char *secret = xasprintf("%s\n%s", p->user, p->password ? p->password : "");
+        digest_of(str_from(secret), digest);
+        explicit_bzero(secret, strlen(secret));
+        free(secret);
+    }
+    return xasprintf("%s %s %s", name, p->arch ? p->arch : image_host_arch(), digest);
+}
+
+static bool watch_other(const char *what, uint64_t done, uint64_t total, void *arg)
+{
+    const struct image_pull *p = arg;
+    return !p->progress || p->progress("", what, done, total, p->arg);
+}
+
+static bool would_fail_again(const struct err *e)
+{
+    return e->sys != ECANCELED;
+}
+
+/* What is here, pinned. */
+static struct image *take(struct image_store *s, const char *name, const char *arch)
+{
+    struct image *img = image_store_get(s, name, arch, NULL);
+    if (img && !image_store_pin_image(s, img)) {
+        image_free(img);
+        img = NULL;
+    }
+    return img;
 }
 
 struct image *image_store_pull(struct image_store *s, const struct image_pull *p, struct err *e)
@@ -345,16 +415,25 @@ struct image *image_store_pull(struct image_store *s, const struct image_pull *p
         (void)err_set(e, ERR_INVALID, "image name too long");
         return NULL;
     }
+    cleanup_free char *key = flight_key(p, name);
+    struct flight_watch w = {watch_other, (void *)(uintptr_t)p};
     /* Whoever waited for another pull takes its result, even where `always` was asked for. */
     for (bool waited = false;; waited = true) {
-        struct image *img = p->always && !waited ? NULL : image_store_get(s, name, p->arch, NULL);
+        struct image *img = p->always && !waited ? NULL : take(s, name, p->arch);
         if (img) {
             return img;
         }
-        if (flight_begin(s, name)) {
-            img = pull_now(s, p, &ref, name, e);
-            flight_end(s, name);
+        switch (flight_begin(s, key, &w, e)) {
+        case FLIGHT_MINE:
+            img = waited || !p->always ? take(s, name, p->arch) : NULL;
+            img = img ? img : pull_now(s, p, &ref, name, key, e);
+            flight_end(s, key, img ? NULL : e, !img && would_fail_again(e));
             return img;
+        case FLIGHT_DONE:
+            break;
+        case FLIGHT_FAILED:
+        case FLIGHT_LEFT:
+            return NULL;
         }
     }
 }

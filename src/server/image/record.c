@@ -20,6 +20,7 @@ void image_free(struct image *img)
         free(*p);
     }
     free(img->env);
+    free(img->base);
     free(img->user);
     free(img->working_dir);
     json_free(img->labels);
@@ -47,6 +48,8 @@ struct json *image_to_json(const struct image *img)
     json_set(j, "digest", json_string_new(str_from(img->digest)));
     json_set(j, "os", json_string_new(str_from(img->os)));
     json_set(j, "arch", json_string_new(str_from(img->arch)));
+    json_set(j, "base", string_or_null(img->base));
+    json_set(j, "pulled", json_bool_new(img->pulled));
     json_set(j, "layers", layers);
     json_set(j, "env", env);
     json_set(j, "user", string_or_null(img->user));
@@ -102,6 +105,8 @@ struct image *image_from_json(const struct json *j, struct err *e)
         l->size = (uint64_t)json_int(json_get(json_item(layers, i), "size"), 0);
         img->size += l->size;
     }
+    img->base = dup_string(json_get(j, "base"));
+    img->pulled = json_bool(json_get(j, "pulled"), false);
     img->env = dup_env(json_get(j, "env"));
     img->user = dup_string(json_get(j, "user"));
     img->working_dir = dup_string(json_get(j, "workingDir"));

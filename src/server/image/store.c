@@ -22,13 +22,6 @@
 #include "server/image/internal.h"
 #include "server/image/limits.h"
 
-#define MAX_RECORD (1u << 20)
-
-struct flight {
-    struct list node;
-    char *key;
-};
-
 const char *image_host_arch(void)
 {
     static const struct {
@@ -65,7 +58,8 @@ static void copy_registries(struct image_store *s, const struct image_store_opts
             (struct image_registry_conf){.host = xstrdup(r->host),
                                          .ca_file = r->ca_file ? xstrdup(r->ca_file) : NULL,
                                          .mirror = r->mirror ? xstrdup(r->mirror) : NULL,
-                                         .insecure = r->insecure};
+                                         .insecure = r->insecure,
+                                         .skip_verify = r->skip_verify};
     }
 }
 
@@ -75,9 +69,6 @@ struct image_store *image_store_open(const struct image_store_opts *o, struct er
     s->dir = xstrdup(o->dir);
     s->docker_config = o->docker_config ? xstrdup(o->docker_config) : NULL;
     s->dir_fd = s->refs_fd = s->layers_fd = s->tmp_fd = s->parts_fd = -1;
-    s->max_bytes = o->max_bytes;
-    s->in_use = o->in_use;
-    s->in_use_arg = o->in_use_arg;
     list_init(&s->flights);
     (void)pthread_mutex_init(&s->lock, NULL);
     (void)pthread_cond_init(&s->settled, NULL);
@@ -117,6 +108,12 @@ void image_store_close(struct image_store *s)
         free((void *)(uintptr_t)s->registries[i].mirror);
     }
     free(s->registries);
+    size_t it = 0;
+    void *pin;
+    while (map_next(&s->pins, &it, NULL, &pin)) {
+        free(pin);
+    }
+    map_done(&s->pins);
     (void)pthread_mutex_destroy(&s->lock);
     (void)pthread_cond_destroy(&s->settled);
     free(s->docker_config);
@@ -134,64 +131,20 @@ const char *image_store_dir(const struct image_store *s)
     return s->dir;
 }
 
-/* ---- flights ---- */
-
-static struct flight *flight_find(struct image_store *s, const char *key)
-{
-    list_each (it, &s->flights) {
-        struct flight *f = list_entry(it, struct flight, node);
-        if (strcmp(f->key, key) == 0) {
-            return f;
-        }
-    }
-    return NULL;
-}
-
-bool flight_begin(struct image_store *s, const char *key)
-{
-    bool mine = true;
-    (void)pthread_mutex_lock(&s->lock);
-    if (flight_find(s, key)) {
-        mine = false;
-        while (flight_find(s, key)) {
-            (void)pthread_cond_wait(&s->settled, &s->lock);
-        }
-    } else {
-        struct flight *f = NEW(struct flight);
-        f->key = xstrdup(key);
-        list_push_back(&s->flights, &f->node);
-    }
-    (void)pthread_mutex_unlock(&s->lock);
-    return mine;
-}
-
-void flight_end(struct image_store *s, const char *key)
-{
-    (void)pthread_mutex_lock(&s->lock);
-    struct flight *f = flight_find(s, key);
-    if (!bug_if(!f)) {
-        list_del(&f->node);
-        free(f->key);
-        free(f);
-    }
-    (void)pthread_cond_broadcast(&s->settled);
-    (void)pthread_mutex_unlock(&s->lock);
-}
-
 /* ---- records ---- */
 
 /* refs/ file of a name on a platform. */
-static void record_file(const char *name, const char *arch, char out[IMAGE_DIGEST_MAX + 8])
+void image_record_file(const char *name, const char *arch, char out[IMAGE_RECORD_FILE_MAX])
 {
     char digest[IMAGE_DIGEST_MAX];
     cleanup_free char *key = xasprintf("%s %s", name, arch ? arch : image_host_arch());
     digest_of(str_from(key), digest);
-    (void)snprintf(out, IMAGE_DIGEST_MAX + 8, "%s.json", digest + strlen("sha256:"));
+    (void)snprintf(out, IMAGE_RECORD_FILE_MAX, "%s.json", digest + strlen("sha256:"));
 }
 
 static struct image *record_read(struct image_store *s, const char *file, struct err *e)
 {
-    cleanup_(buf_done) struct buf text = BUF_INIT(MAX_RECORD);
+    cleanup_(buf_done) struct buf text = BUF_INIT(IMAGE_MAX_RECORD);
     struct stat st;
     int r = file_read(s->refs_fd, file, &text);
     if (r < 0) {
@@ -208,13 +161,13 @@ static struct image *record_read(struct image_store *s, const char *file, struct
 
 int image_store_record(struct image_store *s, const struct image *img, struct err *e)
 {
-    char file[IMAGE_DIGEST_MAX + 8];
-    cleanup_(buf_done) struct buf text = BUF_INIT(MAX_RECORD);
+    char file[IMAGE_RECORD_FILE_MAX];
+    cleanup_(buf_done) struct buf text = BUF_INIT(IMAGE_MAX_RECORD);
     cleanup_(json_free) struct json *j = image_to_json(img);
     if (json_dump(j, &text, 0) < 0) {
         return err_set(e, ERR_LIMIT, "image config too large");
     }
-    record_file(img->name, img->arch[0] ? img->arch : NULL, file);
+    image_record_file(img->name, img->arch[0] ? img->arch : NULL, file);
     int r = file_write_atomic(s->refs_fd, file, buf_str(&text), 0600);
     return r < 0 ? err_sys(e, r, "recording image %s", img->name) : 0;
 }
@@ -245,22 +198,36 @@ static bool layers_present(struct image_store *s, const struct image *img)
     return true;
 }
 
-struct image *image_store_get(struct image_store *s, const char *name, const char *arch,
-                              struct err *e)
+static struct image *find(struct image_store *s, const char *name, const char *arch, bool is_use,
+                          struct err *e)
 {
-    char full[IMAGE_MAX_REF * 2], file[IMAGE_DIGEST_MAX + 8];
+    char full[IMAGE_MAX_REF * 2], file[IMAGE_RECORD_FILE_MAX];
     if (canonical(name, full, sizeof(full), e) < 0) {
         return NULL;
     }
-    record_file(full, arch, file);
+    image_record_file(full, arch, file);
     struct image *img = record_read(s, file, NULL);
     if (!img || !layers_present(s, img)) {
         image_free(img);
         (void)err_set(e, ERR_NOT_FOUND, "image %s is not in the store", full);
         return NULL;
     }
-    (void)utimensat(s->refs_fd, file, NULL, 0); /* last use, for pruning; missing it is harmless */
+    if (is_use) {
+        (void)utimensat(s->refs_fd, file, NULL, 0); /* for pruning; missing it is harmless */
+    }
     return img;
+}
+
+struct image *image_store_get(struct image_store *s, const char *name, const char *arch,
+                              struct err *e)
+{
+    return find(s, name, arch, true, e);
+}
+
+struct image *image_store_peek(struct image_store *s, const char *name, const char *arch,
+                               struct err *e)
+{
+    return find(s, name, arch, false, e);
 }
 
 /* ---- layers ---- */
@@ -337,12 +304,7 @@ int image_store_adopt(struct image_store *s, const char *temp_name, const char *
 
 /* ---- all records ---- */
 
-struct image_list {
-    struct image **v;
-    size_t n;
-};
-
-static void image_list_done(struct image_list *l)
+void image_list_done(struct image_list *l)
 {
     for (size_t i = 0; i < l->n; i++) {
         image_free(l->v[i]);
@@ -356,7 +318,7 @@ static int by_use(const void *a, const void *b)
     return x->used_us < y->used_us ? 1 : x->used_us > y->used_us ? -1 : 0;
 }
 
-static int image_list_read(struct image_store *s, struct image_list *ret, struct err *e)
+int image_list_read(struct image_store *s, struct image_list *ret, struct err *e)
 {
     *ret = (struct image_list){0};
     int fd = openat(s->dir_fd, "refs", O_RDONLY | O_DIRECTORY | O_CLOEXEC);
@@ -392,96 +354,4 @@ int image_store_list(struct image_store *s, void (*fn)(const struct image *img, 
     }
     image_list_done(&l);
     return 0;
-}
-
-/* ---- removal ---- */
-
-static bool image_in_use(struct image_store *s, const struct image *img)
-{
-    for (size_t i = 0; i < img->n_layers; i++) {
-        if (s->in_use && s->in_use(img->layers[i].id, s->in_use_arg)) {
-            return true;
-        }
-    }
-    return false;
-}
-
-static bool layer_wanted(const struct image_list *l, const char *id)
-{
-    for (size_t i = 0; i < l->n; i++) {
-        for (size_t k = 0; k < l->v[i]->n_layers; k++) {
-            if (strcmp(l->v[i]->layers[k].id, id) == 0) {
-                return true;
-            }
-        }
-    }
-    return false;
-}
-
-/* Moves a layer to tmp/ first, so that it is gone at once and whole. */
-static void layer_drop(struct image_store *s, const char *id)
-{
-    char name[ID_HEX_LEN + 1];
-    rand_id_hex(name);
-    if (renameat(s->layers_fd, id, s->tmp_fd, name) == 0) {
-        image_store_temp_remove(s, name);
-    }
-}
-
-/* Drops an image's record and those of its layers that no other image and no sandbox needs. */
-static int image_drop(struct image_store *s, const struct image *img, struct err *e)
-{
-    char file[IMAGE_DIGEST_MAX + 8];
-    struct image_list rest;
-    record_file(img->name, img->arch[0] ? img->arch : NULL, file);
-    if (unlinkat(s->refs_fd, file, 0) < 0 && errno != ENOENT) {
-        return err_sys(e, errno, "removing image %s", img->name);
-    }
-    if (image_list_read(s, &rest, e) < 0) {
-        return -1;
-    }
-    for (size_t i = 0; i < img->n_layers; i++) {
-        const char *id = img->layers[i].id;
-        if (!layer_wanted(&rest, id) && !(s->in_use && s->in_use(id, s->in_use_arg))) {
-            layer_drop(s, id);
-        }
-    }
-    image_list_done(&rest);
-    return 0;
-}
-
-int image_store_remove(struct image_store *s, const char *name, struct err *e)
-{
-    cleanup_(image_free) struct image *img = image_store_get(s, name, NULL, e);
-    if (!img) {
-        return -1;
-    }
-    if (image_in_use(s, img)) {
-        return err_set(e, ERR_CONFLICT, "image %s is in use by a sandbox", img->name);
-    }
-    return image_drop(s, img, e);
-}
-
-int image_store_prune(struct image_store *s, uint64_t max_bytes, uint64_t *ret_freed, struct err *e)
-{
-    struct image_list l;
-    uint64_t total = 0, freed = 0;
-    int r = 0;
-    if (image_list_read(s, &l, e) < 0) {
-        return -1;
-    }
-    for (size_t i = 0; i < l.n; i++) {
-        total += l.v[i]->size;
-    }
-    for (size_t i = l.n; r == 0 && i-- > 0 && total > max_bytes;) {
-        if (image_in_use(s, l.v[i])) {
-            continue;
-        }
-        r = image_drop(s, l.v[i], e);
-        freed += l.v[i]->size;
-        total -= l.v[i]->size;
-    }
-    image_list_done(&l);
-    *ret_freed = freed;
-    return r;
 }

@@ -29,6 +29,9 @@ struct image {
     char *name;                    /* canonical: "docker.io/library/python:3.11" */
     char digest[IMAGE_DIGEST_MAX]; /* of its manifest; "" for imports without one */
     char os[16], arch[16];
+    char *base;  /* what lies below its layers and is not in the store: "host", a name of
+                    [oci.rootfs]; NULL: nothing */
+    bool pulled; /* its registry has it too */
     struct image_layer layers[IMAGE_MAX_LAYERS]; /* bottom first */
     size_t n_layers;
     char **env; /* "KEY=value", NULL-terminated */
@@ -46,7 +49,8 @@ static inline void image_free_cleanup(struct image **img)
 
 struct image_registry_conf { /* per registry host, from the configuration */
     const char *host, *ca_file, *mirror;
-    bool insecure;
+    bool insecure;    /* http instead of https */
+    bool skip_verify; /* https, whoever answers */
 };
 
 struct image_store_opts {
@@ -54,10 +58,6 @@ struct image_store_opts {
     const char *docker_config; /* path of a config.json with credentials, or NULL */
     const struct image_registry_conf *registries;
     size_t n_registries;
-    uint64_t max_bytes; /* prune above it; 0: never by itself */
-    /* Is this layer part of a living sandbox? */
-    bool (*in_use)(const char *layer_id, void *arg);
-    void *in_use_arg;
 };
 
 struct image_store *image_store_open(const struct image_store_opts *o, struct err *e);
@@ -69,6 +69,19 @@ const char *image_store_dir(const struct image_store *s);
  * used. */
 struct image *image_store_get(struct image_store *s, const char *name, const char *arch,
                               struct err *e);
+/* The same without counting as a use. */
+struct image *image_store_peek(struct image_store *s, const char *name, const char *arch,
+                               struct err *e);
+
+/* ---- layers in use ----
+ * A pinned layer, and an image with one, stays. Pins are counted and live in memory: whoever needs
+ * a layer beyond the life of the process pins it again after a start, before anything can prune. */
+void image_store_pin(struct image_store *s, const char *layer_id);
+void image_store_unpin(struct image_store *s, const char *layer_id);
+/* All layers of an image; false, and nothing pinned, when one of them is gone meanwhile. */
+bool image_store_pin_image(struct image_store *s, const struct image *img);
+void image_store_unpin_image(struct image_store *s, const struct image *img);
+bool image_store_is_pinned(struct image_store *s, const struct image *img);
 
 struct image_pull {
     const char *name, *arch; /* arch NULL: this machine's */
@@ -78,7 +91,9 @@ struct image_pull {
     bool (*progress)(const char *layer, const char *what, uint64_t done, uint64_t total, void *arg);
     void *arg;
 };
-/* From the store, or from its registry. However many ask for a name, it is pulled once. */
+/* From the store, or from its registry. However many ask for a name, it is pulled once; whoever
+ * waits for another's pull is told its progress, may give up, and shares its failure. The layers of
+ * what is returned are pinned: image_store_unpin_image() when they need not stay. */
 struct image *image_store_pull(struct image_store *s, const struct image_pull *p, struct err *e);
 
 /* All images, newest first, calling fn for each. */
@@ -86,9 +101,20 @@ int image_store_list(struct image_store *s, void (*fn)(const struct image *img, 
                      void *arg, struct err *e);
 /* Removes the name, and the layers nobody needs any more. ERR_CONFLICT while a sandbox uses it. */
 int image_store_remove(struct image_store *s, const char *name, struct err *e);
-/* Removes least recently used images until at most max_bytes are left (0: all that are unused). */
-int image_store_prune(struct image_store *s, uint64_t max_bytes, uint64_t *ret_freed,
+/* Removes least recently used images until at most max_bytes are left, and what broken pulls left
+ * behind. Never an image in use, never a snapshot. */
+struct image_prune {
+    uint64_t max_bytes; /* 0: all that may go */
+    bool automatic;     /* only what can be pulled again */
+};
+struct image_pruned {
+    unsigned images;
+    uint64_t bytes, left;
+};
+int image_store_prune(struct image_store *s, const struct image_prune *p, struct image_pruned *ret,
                       struct err *e);
+/* Bytes of all layers that images are made of. */
+uint64_t image_store_bytes(struct image_store *s);
 
 /* For importers and snapshots: adopts an unpacked directory (a name below tmp/) as a layer, and
  * records an image. */

@@ -23,6 +23,7 @@ struct create_job {
     struct lifecycle *lc;
     struct sandbox *sb;
     char *actor;
+    struct progress progress;
 };
 
 static bool is_cancelled(struct sandbox *sb)
@@ -33,8 +34,7 @@ static bool is_cancelled(struct sandbox *sb)
 static bool on_progress(const char *what, uint64_t done, uint64_t total, void *arg)
 {
     struct create_job *job = arg;
-    log_debug("fetching an image", LOG_S("id", job->sb->id), LOG_S("what", what),
-              LOG_I("done", done), LOG_I("total", total));
+    progress_report(job->lc, job->sb, &job->progress, what, done, total);
     return !is_cancelled(job->sb) && !__atomic_load_n(&job->lc->stopping, __ATOMIC_RELAXED);
 }
 
@@ -82,7 +82,8 @@ static bool is_answered(struct lifecycle *lc, struct sandbox *sb)
 
 static void fail_problem(struct problem *p, enum runtime_stage stage, const struct err *e)
 {
-    if (e->code == ERR_INVALID || e->code == ERR_UNSUPPORTED) {
+    /* What is wrong with an image is found out at its registry, and not a fault of the request. */
+    if (stage != STAGE_IMAGE && (e->code == ERR_INVALID || e->code == ERR_UNSUPPORTED)) {
         (void)problem_err(p, 400, CODE_INVALID, e);
         return;
     }
@@ -227,7 +228,7 @@ void create_enqueue(struct lifecycle *lc, struct sandbox *sb, struct create_plan
                     const char *actor)
 {
     struct create_job *job = NEW(struct create_job);
-    *job = (struct create_job){lc, sandbox_ref(sb), xstrdup(actor)};
+    *job = (struct create_job){lc, sandbox_ref(sb), xstrdup(actor), PROGRESS_INIT};
     (void)pthread_mutex_lock(&lc->op_lock);
     must(sb->op == OP_CREATE && !sb->plan);
     sb->plan = take_plan;

@@ -77,6 +77,20 @@ enum sandbox_state state_of(struct lifecycle *lc, const struct sandbox *sb);
 void create_enqueue(struct lifecycle *lc, struct sandbox *sb, struct create_plan *take_plan,
                     const char *actor);
 
+/* ---- progress.c ---- */
+struct progress {
+    pthread_mutex_t lock; /* layers come in on several threads */
+    const char *what;     /* NULL: nothing has been fetched */
+    uint64_t shown_ms;
+};
+#define PROGRESS_INIT                                                                              \
+    {                                                                                              \
+        .lock = PTHREAD_MUTEX_INITIALIZER                                                          \
+    }
+/* `what` is a literal of the runtime's. */
+void progress_report(struct lifecycle *lc, struct sandbox *sb, struct progress *p, const char *what,
+                     uint64_t done, uint64_t total);
+
 /* ---- remove.c ---- */
 /* Decides that it goes: from now on renew, pause and the like find nothing. False when that was
  * decided before, or when `only_expired` and it has been renewed. */

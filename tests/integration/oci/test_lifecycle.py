@@ -204,7 +204,7 @@ def test_rootfs_directory(fresh, tmp_path):
 
 
 @pytest.mark.parametrize("options,code,words", [
-    (["--image", "no/such:image"], "not_found", "no/such:image"),
+    (["--image", "127.0.0.1:1/no/such:image"], "unavailable", "127.0.0.1:1"),
     (["--memory", "1000"], "invalid", "memory"),
     (["--cpu", "1"], "invalid", "cpu"),
     (["--pids", "1"], "invalid", "pids"),

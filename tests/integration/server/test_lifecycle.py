@@ -219,7 +219,7 @@ def test_idempotency_key(server):
 
 
 def test_failed_creates_say_why_and_leave_nothing(server):
-    r = server.call("POST", "/v1/sandboxes", request_body(image={"uri": "no-such-image-here"}))
+    r = server.call("POST", "/v1/sandboxes", request_body(image={"uri": "127.0.0.1:1/no-such-image-here"}))
     assert r.status_code >= 400 and r.json()["code"].startswith("DOCKER::SANDBOX_IMAGE"), r.text
     r = server.call("POST", "/v1/sandboxes", request_body(entrypoint=["/no/such/program"]))
     if r.status_code == 202:  # execd came up, then its entrypoint failed

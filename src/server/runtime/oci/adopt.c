@@ -12,6 +12,7 @@
 #include "base/clock.h"
 #include "base/log.h"
 #include "base/must.h"
+#include "server/runtime/oci/images.h"
 #include "server/runtime/oci/oci.h"
 
 /* A descriptor of exactly the process that was recorded, or -1. */
@@ -85,6 +86,7 @@ static void adopt_one(struct oci *o, const char *id)
         return;
     }
     sb->status.started_us = s.started_us.v;
+    images_adopt(o, sb, dir);
     if (s.id_range.has && idrange_reserve(&o->ids, (uint32_t)s.id_range.v)) {
         sb->id_range = (int)s.id_range.v;
     }

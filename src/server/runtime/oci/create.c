@@ -15,6 +15,7 @@
 #include "base/must.h"
 #include "server/runtime/oci/bundle.h"
 #include "server/runtime/oci/disk.h"
+#include "server/runtime/oci/images.h"
 #include "server/runtime/oci/life.h"
 #include "server/runtime/oci/limits.h"
 #include "server/runtime/oci/oci.h"
@@ -95,7 +96,8 @@ int oci_check(struct runtime *rt, const struct runtime_spec *spec, struct err *e
     if (!sandbox_id_is_valid(spec->id)) {
         return err_set(e, ERR_INVALID, "'%s' cannot be a sandbox id", spec->id);
     }
-    if (check_platform(spec, e) < 0 || !engine_find(&o->engines, o->oci, spec->engine, e)) {
+    if (check_platform(spec, e) < 0 || images_check(o, spec, e) < 0 ||
+        !engine_find(&o->engines, o->oci, spec->engine, e)) {
         return -1;
     }
     if (spec->limits.gpus) {
@@ -210,34 +212,23 @@ static int write_identity(struct making *m, struct err *e)
     return r < 0 ? err_sys(e, r, "write /etc of the sandbox") : 0;
 }
 
-static int resolve_image(struct making *m, struct err *e)
-{
-    const struct runtime_spec *spec = m->spec;
-    if (!spec->image) {
-        return err_set(e, ERR_UNSUPPORTED, "snapshots cannot be restored here");
-    }
-    int r = rootfs_builtin(m->o->oci, &m->o->host_image, spec->image, &m->rootfs, e);
-    if (r == 0) {
-        return err_set(e, ERR_NOT_FOUND, "image '%s' is neither `host` nor one of [oci.rootfs]",
-                       spec->image);
-    }
-    return r < 0 ? -1 : 0;
-}
-
 /* Everything that is made before a process is. */
 static int prepare(struct making *m, enum runtime_stage *stage, struct err *e)
 {
     struct oci *o = m->o;
     *stage = STAGE_PREPARE;
-    if (check_space(o, e) < 0 || make_dir(m, e) < 0) {
+    if (check_space(o, e) < 0) {
         return -1;
     }
     *stage = STAGE_IMAGE;
-    if (resolve_image(m, e) < 0) {
+    if (images_resolve(o, m->spec, m->sb, &m->a, &m->rootfs, e) < 0) {
         return -1;
     }
     FAULT_POINT("oci.create.after_image");
     *stage = STAGE_START;
+    if (make_dir(m, e) < 0 || images_record(m->sb, m->home.dir_fd, e) < 0) {
+        return -1;
+    }
     bool outbound = m->spec->network == NETWORK_DEFAULT && !network_is_off(o->net);
     if (network_take(o->net, outbound, &m->sb->net, e) < 0) {
         return -1;

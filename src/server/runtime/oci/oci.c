@@ -15,6 +15,7 @@
 #include "base/num.h"
 #include "server/runtime/oci/disk.h"
 #include "server/runtime/oci/host.h"
+#include "server/runtime/oci/images.h"
 #include "server/runtime/oci/limits.h"
 #include "server/runtime/oci/oci.h"
 #include "server/runtime/oci/seccomp.h"
@@ -332,12 +333,14 @@ static void oci_free(struct runtime *rt)
     void *value;
     while (map_next(&o->sandboxes, &it, &key, &value)) {
         struct sandbox *sb = value;
+        images_release(o, sb);
         if (sb->net.ns_fd >= 0) {
             (void)close(sb->net.ns_fd);
         }
         free(sb);
     }
     map_done(&o->sandboxes);
+    image_store_close(o->images);
     network_free(o->net);
     host_image_done(&o->host_image);
     engines_done(&o->engines);
@@ -397,6 +400,9 @@ static int oci_init(struct oci *o, struct err *e)
     cleanup_close int images_fd = open_dir(o->root_fd, "images", e);
     images = xasprintf("%s/images", o->root);
     if (images_fd < 0 || host_image_make(images_fd, images, &o->host_image, e) < 0) {
+        return -1;
+    }
+    if (images_open(o, e) < 0) {
         return -1;
     }
     o->net = network_new(c, e);

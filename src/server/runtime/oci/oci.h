@@ -17,6 +17,7 @@
 #include "base/buf.h"
 #include "base/map.h"
 #include "server/config/config.h"
+#include "server/image/store.h"
 #include "server/runtime/oci/cgroup.h"
 #include "server/runtime/oci/engine.h"
 #include "server/runtime/oci/hostimage.h"
@@ -37,6 +38,7 @@ struct sandbox {
     int id_range; /* -1: none */
     bool is_up;   /* answers */
     struct runtime_status status;
+    struct image *image;                /* of the store, pinned; NULL: one that needs no store */
     uint64_t stats_cpu_us, stats_at_us; /* at the last look */
 };
 
@@ -52,6 +54,7 @@ struct oci {
     struct idrange ids;
     struct engines engines;
     struct host_image host_image;
+    struct image_store *images;
     struct network *net;
     struct spares *spares;
     struct watch *watch;

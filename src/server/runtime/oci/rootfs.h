@@ -17,9 +17,9 @@ struct rootfs {
     size_t n_layers;
     const char *binds[OCI_BINDS_MAX]; /* of this machine, at the same path inside, read-only */
     size_t n_binds;
-    const char *const *env;    /* of the image, NULL-terminated, or NULL */
-    const char *workdir;       /* of the image, or NULL */
-    struct str_list layer_ids; /* what the image store knows the layers by */
+    const char *const *env; /* of the image, NULL-terminated, or NULL */
+    const char *workdir;    /* of the image, or NULL */
+    const char *user;       /* of the image, "name|uid[:group|gid]", or NULL: root */
 };
 
 /* Images that need no store: `host`, and the directories of [oci.rootfs]. 1 when found, 0 when the

@@ -11,6 +11,7 @@
 #include "base/clock.h"
 #include "base/log.h"
 #include "base/must.h"
+#include "server/runtime/oci/images.h"
 #include "server/runtime/oci/life.h"
 #include "server/runtime/oci/oci.h"
 
@@ -57,6 +58,7 @@ void sandbox_drop(struct oci *o, struct sandbox *sb)
     (void)pthread_mutex_lock(&o->lock);
     (void)map_del(&o->sandboxes, str_from(sb->id));
     (void)pthread_mutex_unlock(&o->lock);
+    images_release(o, sb);
     free(sb);
 }
 
