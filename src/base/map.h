@@ -16,6 +16,10 @@ struct map {
 };
 
 void map_done(struct map *m); /* frees keys and table, not the values */
+static inline void map_done_cleanup(struct map *m)
+{
+    map_done(m);
+}
 void *map_get(const struct map *m, struct str key);
 /* Returns the value that was there before, or NULL. `value` must not be NULL. */
 void *map_put(struct map *m, struct str key, void *value);

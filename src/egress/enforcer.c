@@ -1,0 +1,169 @@
+/* Applying policies to the kernel. */
+
+#include "egress/enforcer.h"
+
+#include <unistd.h>
+
+#include "base/cleanup.h"
+#include "base/log.h"
+#include "base/must.h"
+#include "base/rand.h"
+#include "egress/egress.h"
+#include "egress/learned.h"
+#include "egress/limits.h"
+#include "egress/nft.h"
+#include "egress/ruleset.h"
+
+struct enforcer {
+    struct egress *g;
+    struct nft *nft;
+    struct learned learned;
+    uint32_t mark, generation;
+    uint16_t ports[EGRESS_MAX_REDIRECTS];
+    size_t n_ports;
+    uint16_t listen_port;
+};
+
+struct enforcer *enforcer_new(struct egress *g, struct err *e)
+{
+    struct enforcer *f = NEW(struct enforcer);
+    f->g = g;
+    f->mark = (uint32_t)rand_below(UINT32_MAX - 1) + 1;
+    learned_init(&f->learned, EGRESS_MAX_LEARNED);
+    f->nft = nft_new(e);
+    if (!f->nft) {
+        enforcer_free(f);
+        return NULL;
+    }
+    return f;
+}
+
+void enforcer_free(struct enforcer *f)
+{
+    if (f) {
+        nft_free(f->nft);
+        learned_done(&f->learned);
+        free(f);
+    }
+}
+
+uint32_t enforcer_mark(const struct enforcer *f)
+{
+    return f->mark;
+}
+
+static bool still_allowed(struct str name, void *arg)
+{
+    return policy_allows_name(arg, name);
+}
+
+static int rules_load(struct enforcer *f, const struct policy *p, struct err *e)
+{
+    cleanup_(buf_done) struct buf text = BUF_INIT(EGRESS_MAX_SCRIPT);
+    const struct egress_config *c = &f->g->cfg;
+    uint32_t generation = (uint32_t)rand_below(UINT32_MAX - 1) + 1;
+    struct ruleset r = {
+        .cfg = c,
+        .policy = p,
+        .learned = &f->learned,
+        .now_ms = io_now_ms(f->g->loop),
+        .generation = generation,
+        .mark = f->mark,
+        .uid = c->uid ? c->uid : geteuid(),
+        .dns_port = EGRESS_DNS_PORT,
+        .listen_port = f->listen_port,
+        .ports = f->ports,
+        .n_ports = f->n_ports,
+        .can_log = true,
+    };
+    if (ruleset_format(&r, &text, e) < 0 || nft_run(f->nft, buf_cstr(&text), e) < 0) {
+        return -1;
+    }
+    f->generation = generation;
+    return 0;
+}
+
+int enforcer_apply(struct enforcer *f, const struct policy *p, struct err *e)
+{
+    /* A name that is allowed again later must be asked for again: nothing is lost by forgetting
+     * before the rules are in force, even if they then cannot be. */
+    union {
+        const struct policy *in;
+        void *out;
+    } arg = {.in = p};
+    learned_filter(&f->learned, still_allowed, arg.out);
+    return rules_load(f, p, e);
+}
+
+int enforcer_learn(struct enforcer *f, struct str name, const struct ip *ips, size_t n,
+                   uint32_t ttl_s, struct err *e)
+{
+    uint32_t timeout_s = learned_timeout_s(ttl_s);
+    uint64_t now = io_now_ms(f->g->loop);
+    cleanup_(buf_done) struct buf text = BUF_INIT(EGRESS_MAX_SCRIPT);
+    for (size_t i = 0; i < n; i++) {
+        struct ip dropped;
+        enum learned_change c = learned_add(&f->learned, &ips[i], name, now,
+                                            now + (uint64_t)timeout_s * 1000, &dropped);
+        if (dropped.family) {
+            log_warn("an address made room for another", LOG_I("limit", EGRESS_MAX_LEARNED));
+            ruleset_forget(&text, &dropped);
+        }
+        if (c == LEARNED_NEW) {
+            ruleset_learn(&text, &ips[i], timeout_s);
+        }
+    }
+    return !f->g->cfg.nft || !text.len ? 0 : nft_run(f->nft, buf_cstr(&text), e);
+}
+
+bool enforcer_knows(const struct enforcer *f, const struct ip *ip, struct str name)
+{
+    return learned_is_of(&f->learned, ip, name, io_now_ms(f->g->loop));
+}
+
+bool enforcer_allows(const struct enforcer *f, const struct policy *p, const struct ip *ip)
+{
+    enum policy_verdict v = policy_check_ip(p, ip);
+    const struct learned_addr *a = learned_find(&f->learned, ip);
+    if (v != POLICY_BY_DEFAULT) {
+        return v == POLICY_ALLOWED;
+    }
+    return p->fallback == POLICY_ALLOW || (a && a->expires_ms > io_now_ms(f->g->loop));
+}
+
+int enforcer_redirect(struct enforcer *f, const uint16_t *ports, size_t n, uint16_t listen_port,
+                      struct err *e)
+{
+    if (n > EGRESS_MAX_REDIRECTS) {
+        return err_set(e, ERR_LIMIT, "at most %d ports can be intercepted", EGRESS_MAX_REDIRECTS);
+    }
+    struct enforcer old = *f;
+    memcpy(f->ports, ports ? ports : f->ports, n * sizeof(*ports));
+    f->n_ports = n;
+    f->listen_port = listen_port;
+    if (f->generation && rules_load(f, egress_policy(f->g), e) < 0) {
+        memcpy(f->ports, old.ports, sizeof(f->ports));
+        f->n_ports = old.n_ports;
+        f->listen_port = old.listen_port;
+        return -1;
+    }
+    return 0;
+}
+
+int enforcer_verify(struct enforcer *f, struct err *e)
+{
+    cleanup_(buf_done) struct buf text = BUF_INIT(64u << 10);
+    char want[32];
+    const char *chain = f->g->cfg.nft      ? "list chain inet " EGRESS_TABLE " pass"
+                        : f->g->cfg.inside ? "list chain inet " EGRESS_TABLE " nat_in"
+                                           : "list chain inet " EGRESS_TABLE " nat_out";
+    if (nft_ask(f->nft, chain, &text, e) < 0) {
+        return -1;
+    }
+    (void)snprintf(want, sizeof(want), f->g->cfg.nft ? "0x%08x" : "redirect to :%u",
+                   f->g->cfg.nft ? f->generation : EGRESS_DNS_PORT);
+    if (str_find_str(buf_str(&text), str_from(want)) < 0) {
+        return err_set(e, ERR_IO, "the packet rules are not ours any more");
+    }
+    return 0;
+}

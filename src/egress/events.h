@@ -1,0 +1,20 @@
+#pragma once
+/* What was refused: counted, logged, kept for GET /events, and names are sent to the webhook. */
+
+#include <stdint.h>
+
+#include "base/buf.h"
+#include "base/str.h"
+#include "io/loop.h"
+
+struct events;
+
+struct events *events_new(struct io_loop *l, const char *sandbox_id);
+void events_free(struct events *v);
+/* Called for each name that is refused. */
+void events_on_name(struct events *v, void (*fn)(struct str name, void *arg), void *arg);
+/* `kind` is a constant word. What repeats within a second is counted and logged once. */
+void events_refused(struct events *v, const char *kind, struct str target, struct str detail);
+uint64_t events_count(const struct events *v);
+/* {"total": n, "events": [newest first]} */
+void events_format(const struct events *v, struct buf *out);

@@ -1,0 +1,85 @@
+/* opensandbox-egress: outbound policy and credential vault of one sandbox. */
+
+#include <fcntl.h>
+#include <signal.h>
+
+#include "base/cleanup.h"
+#include "base/log.h"
+#include "egress/egress.h"
+
+struct egress_part *const egress_parts[] = {
+    NULL,
+};
+
+static const char usage[] = "usage: opensandbox-egress [--version | --help]\n"
+                            "\n"
+                            "Everything else is told by the environment: see opensandbox-egress(8)"
+                            ".\n";
+
+/* The first place of OPENSANDBOX_LOG_OUTPUT that can be opened. */
+static int log_place(void)
+{
+    struct str rest = str_from(getenv("OPENSANDBOX_LOG_OUTPUT"));
+    while (rest.p) {
+        cleanup_free char *place = str_dup(str_trim(str_cut(&rest, ',')));
+        if (strcmp(place, "stderr") == 0) {
+            return STDERR_FILENO;
+        }
+        if (!*place || strcmp(place, "stdout") == 0) {
+            continue;
+        }
+        int fd = open(place, O_WRONLY | O_CREAT | O_APPEND | O_CLOEXEC, 0640);
+        if (fd >= 0) {
+            return fd;
+        }
+    }
+    return STDOUT_FILENO;
+}
+
+static void on_stop(int signo, void *arg)
+{
+    struct egress *g = arg;
+    io_loop_stop(g->loop);
+}
+
+static int run(void)
+{
+    struct egress_config cfg;
+    struct err e = {0};
+    log_init(LOG_INFO, LOG_JSON, log_place());
+    if (egress_config_load(&cfg, &e) < 0) {
+        log_error("cannot start", LOG_ERR(&e));
+        return 1;
+    }
+    log_set_level(cfg.log_level);
+    (void)signal(SIGPIPE, SIG_IGN);
+    struct egress *g = egress_new(&cfg, egress_parts, &e);
+    if (!g) {
+        log_error("cannot start", LOG_ERR(&e));
+        egress_config_done(&cfg);
+        return 1;
+    }
+    io_signal_watch(g->loop, SIGTERM, on_stop, g);
+    io_signal_watch(g->loop, SIGINT, on_stop, g);
+    log_info("ready", LOG_S("version", OSB_VERSION), LOG_I("port", g->api_port),
+             LOG_S("mode", cfg.nft ? "dns+nft" : "dns"),
+             LOG_S("layout", cfg.inside ? "gateway" : "shared"));
+    io_loop_run(g->loop);
+    egress_free(g);
+    egress_config_done(&cfg);
+    return 0;
+}
+
+int main(int argc, char **argv)
+{
+    if (argc == 2 && strcmp(argv[1], "--version") == 0) {
+        (void)printf("opensandbox-egress %s\n", OSB_VERSION);
+        return 0;
+    }
+    if (argc > 1) {
+        bool help = strcmp(argv[1], "--help") == 0;
+        (void)fputs(usage, help ? stdout : stderr);
+        return help ? 0 : 2;
+    }
+    return run();
+}
