@@ -3,6 +3,8 @@
 #include "model/sandbox.h"
 
 #include <ctype.h>
+
+#include <ctype.h>
 #include <stdint.h>
 
 #include "base/must.h"
@@ -310,4 +312,27 @@ int metadata_value_check(const char *key, const char *value, struct err *e)
             key);
     }
     return 0;
+}
+
+/* ---- paths of volumes ---- */
+
+struct str host_path_tail(struct str path)
+{
+    bool drive = path.n >= 2 && isalpha((unsigned char)path.p[0]) && path.p[1] == ':';
+    return drive ? str_sub(path, 2, path.n) : path;
+}
+
+static struct str without_slash(struct str path)
+{
+    return path.n && path.p[path.n - 1] == '/' ? str_sub(path, 0, path.n - 1) : path;
+}
+
+bool host_path_allowed(struct str path, struct str entry)
+{
+    entry = without_slash(entry);
+    struct str tail = host_path_tail(path), entry_tail = host_path_tail(entry);
+    struct str drive = str_sub(path, 0, path.n - tail.n);
+    struct str entry_drive = str_sub(entry, 0, entry.n - entry_tail.n);
+    return str_eq_nocase(drive, entry_drive) && str_starts(tail, entry_tail) &&
+           (tail.n == entry_tail.n || tail.p[entry_tail.n] == '/');
 }

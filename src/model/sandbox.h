@@ -141,3 +141,9 @@ int metadata_key_check(const char *key, struct err *e);
 int metadata_value_check(const char *key, const char *value, struct err *e);
 /* Keys under "opensandbox.io/" are the server's own. */
 bool metadata_key_reserved(const char *key);
+
+/* ---- paths of volumes ---- */
+/* What comes behind "C:", where there is one. */
+struct str host_path_tail(struct str path);
+/* Is `path` the directory `entry` of the allow-list, or below it? */
+bool host_path_allowed(struct str path, struct str entry);

@@ -118,6 +118,7 @@ struct config_egress {
 
 struct config_storage {
     struct str_list allowed_host_paths;
+    const char *ossfs_mount_root;
 };
 
 struct config_secure_runtime {

@@ -307,6 +307,8 @@ const struct option config_options[] = {
 
     {"storage.allowed_host_paths", OPT_LIST, AT(storage.allowed_host_paths), "[]", .check = check_absolute_list, .reload = true,
      .help = "Directories of this machine that volumes may name; []: none."},
+    {"storage.ossfs_mount_root", OPT_STR, AT(storage.ossfs_mount_root), "\"/mnt/ossfs\"",
+     .help = "Where buckets are mounted; absolute."},
 
     {"secure_runtime.type", OPT_STR, AT(secure_runtime.type), "\"\"", .choices = secure_types,
      .help = "gvisor runs every sandbox in runsc; \"\": the engine of the runtime."},
@@ -353,7 +355,6 @@ const char *option_foreign_section(const char *key)
         {"log.file", "files are left to the service manager; the server logs to standard error"},
         {"log.access_file_path", "use log.access; the server logs to standard error"},
         {"storage.volume_default_size", "belongs to the Kubernetes runtime"},
-        {"storage.ossfs_mount_root", "belongs to ossfs volumes, which this build does not mount"},
         {"store.type", "there is only one store"},
         {"secure_runtime.k8s_runtime_class", "belongs to the Kubernetes runtime"},
     };

@@ -82,22 +82,30 @@ static bool is_answered(struct lifecycle *lc, struct sandbox *sb)
 
 static void fail_problem(struct problem *p, enum runtime_stage stage, const struct err *e)
 {
-    /* What is wrong with an image is found out at its registry, and not a fault of the request. */
-    if (stage != STAGE_IMAGE && (e->code == ERR_INVALID || e->code == ERR_UNSUPPORTED)) {
+    static const struct {
+        int status;
+        const char *code;
+        bool exact; /* whatever the error says of itself */
+    } rows[] = {
+        [STAGE_PREPARE] = {500, "DOCKER::SANDBOX_START_FAILED", false},
+        [STAGE_IMAGE] = {500, "DOCKER::SANDBOX_IMAGE_PULL_FAILED", false},
+        [STAGE_START] = {500, "DOCKER::SANDBOX_START_FAILED", false},
+        [STAGE_EXECD] = {503, "DOCKER::SANDBOX_EXECD_START_FAILED", false},
+        [STAGE_HOST_PATH_DENIED] = {400, "VOLUME::HOST_PATH_NOT_ALLOWED", true},
+        [STAGE_HOST_PATH] = {500, "VOLUME::HOST_PATH_CREATE_FAILED", true},
+        [STAGE_PVC_MISSING] = {400, "VOLUME::PVC_NOT_FOUND", true},
+        [STAGE_PVC] = {500, "VOLUME::PVC_INSPECT_FAILED", true},
+        [STAGE_SUB_PATH] = {400, "VOLUME::INVALID_SUB_PATH", true},
+        [STAGE_OSSFS_ROOT] = {500, "VOLUME::INVALID_OSSFS_MOUNT_ROOT", true},
+        [STAGE_OSSFS] = {500, "VOLUME::OSSFS_MOUNT_FAILED", true},
+    };
+    if (rows[stage].exact) {
+        (void)problem_set(p, rows[stage].status, rows[stage].code, "%s", e->msg);
+    } else if (stage != STAGE_IMAGE && (e->code == ERR_INVALID || e->code == ERR_UNSUPPORTED)) {
+        /* What is wrong with an image is found out at its registry, and not the request's fault. */
         (void)problem_err(p, 400, CODE_INVALID, e);
-        return;
-    }
-    switch (stage) {
-    case STAGE_IMAGE:
-        (void)problem_err(p, 500, "DOCKER::SANDBOX_IMAGE_PULL_FAILED", e);
-        break;
-    case STAGE_EXECD:
-        (void)problem_err(p, 503, "DOCKER::SANDBOX_EXECD_START_FAILED", e);
-        break;
-    case STAGE_PREPARE:
-    case STAGE_START:
-        (void)problem_err(p, 500, "DOCKER::SANDBOX_START_FAILED", e);
-        break;
+    } else {
+        (void)problem_err(p, rows[stage].status, rows[stage].code, e);
     }
 }
 

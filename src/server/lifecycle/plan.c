@@ -259,24 +259,6 @@ static int check_timeout(struct create_plan *plan, const struct config *cfg, str
     return 0;
 }
 
-static int check_volumes(struct create_plan *plan, struct problem *p)
-{
-    const struct volume *v = plan->req.volumes.v;
-    for (size_t i = 0; i < plan->req.volumes.n; i++) {
-        for (size_t k = 0; k < i; k++) {
-            if (!strcmp(v[i].name, v[k].name)) {
-                return problem_set(p, 400, "VOLUME::DUPLICATE_NAME",
-                                   "volumes: the name '%s' is used twice", v[i].name);
-            }
-        }
-    }
-    if (plan->req.volumes.n) {
-        return problem_set(p, 400, "VOLUME::UNSUPPORTED_BACKEND",
-                           "volumes are not available on this runtime");
-    }
-    return 0;
-}
-
 /* ---- what the runtime gets ---- */
 static int plan_env(struct create_plan *plan, struct problem *p)
 {
@@ -419,6 +401,21 @@ static const char *dump(struct arena *a, const struct json *j)
     return text;
 }
 
+/* What opens a bucket is needed once, to mount it. */
+static void hide_keys(struct json *volumes)
+{
+    static const char *const names[] = {"accessKeyId", "access_key_id", "accessKeySecret",
+                                        "access_key_secret"};
+    for (size_t i = 0; i < json_len(volumes); i++) {
+        struct json *o = json_get(json_item(volumes, i), "ossfs");
+        for (size_t k = 0; k < ARRAY_LEN(names); k++) {
+            if (json_get(o, names[k])) {
+                json_set(o, names[k], json_string_new(STR("*")));
+            }
+        }
+    }
+}
+
 static void plan_texts(struct create_plan *plan)
 {
     hash_text(str_from(dump(&plan->arena, plan->root)), plan->hash);
@@ -435,6 +432,7 @@ static void plan_texts(struct create_plan *plan)
     }
     cleanup_(json_free) struct json *copy = json_clone(plan->root);
     json_del(json_get(copy, "image"), "auth");
+    hide_keys(json_get(copy, "volumes"));
     plan->spec_json = dump(&plan->arena, copy);
 }
 
@@ -455,7 +453,7 @@ static int plan_check(struct create_plan *plan, const struct config *cfg, struct
         return problem_set(p, 400, CODE_INVALID,
                            "secureAccess needs the Kubernetes runtime with an ingress gateway");
     }
-    if (check_volumes(plan, p) < 0 ||
+    if (plan_volumes(plan, cfg, p) < 0 ||
         plan_limits(&plan->req.resource_limits, &plan->spec.limits, p) < 0 ||
         plan_env(plan, p) < 0 || plan_engine(plan, cfg, p) < 0) {
         return -1;

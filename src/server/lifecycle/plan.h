@@ -36,5 +36,7 @@ void plan_free(struct create_plan *plan); /* NULL is fine */
 int plan_parse_bytes(struct str s, uint64_t *ret);
 /* resourceLimits: unknown names and values that make no sense are refused. */
 int plan_limits(const struct str_map *m, struct runtime_limits *ret, struct problem *p);
+/* volumes: names, paths and options; the allow-list goes along to the runtime. */
+int plan_volumes(struct create_plan *plan, const struct config *cfg, struct problem *p);
 /* Splits as a POSIX shell would, without expansions. 0, -EINVAL for an open quote. */
 int plan_shell_split(struct arena *a, struct str s, struct str_list *ret);

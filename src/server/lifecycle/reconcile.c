@@ -269,7 +269,7 @@ static void recover_create(struct lifecycle *lc, struct sandbox *sb)
         (void)problem_err(&p, 0, CODE_GENERAL, &e);
     } else if (sb->had_auth) {
         (void)problem_set(&p, 500, "DOCKER::SANDBOX_IMAGE_PULL_FAILED",
-                          "the server was restarted, and registry credentials are not kept");
+                          "the server was restarted, and credentials are not kept");
     } else if (plan_build(str_from(row.spec), cfg, &plan, &p) == 0) {
         log_info("create goes on", LOG_S("id", sb->id));
         (void)pthread_mutex_lock(&lc->admission.lock); /* counted, but not refused */

@@ -17,13 +17,26 @@
 #include "base/err.h"
 #include "base/str.h"
 #include "http/client.h"
+#include "model/sandbox.h"
 
 struct runtime;
 
 #define SANDBOX_ID_MAX 64
 
 /* Where in its life a create failed: decides the API error code. */
-enum runtime_stage { STAGE_PREPARE, STAGE_IMAGE, STAGE_START, STAGE_EXECD };
+enum runtime_stage {
+    STAGE_PREPARE,
+    STAGE_IMAGE,
+    STAGE_START,
+    STAGE_EXECD,
+    STAGE_HOST_PATH_DENIED, /* it leads out of what is allowed */
+    STAGE_HOST_PATH,        /* it could not be made or opened */
+    STAGE_PVC_MISSING,
+    STAGE_PVC,
+    STAGE_SUB_PATH, /* it leads out of its volume, or there is none */
+    STAGE_OSSFS_ROOT,
+    STAGE_OSSFS,
+};
 
 struct runtime_kv {
     const char *key, *value;
@@ -39,6 +52,7 @@ struct runtime_mount {
         *source; /* the path behind it, for runtimes that only take paths, and for messages */
     const char *target; /* absolute, inside */
     bool read_only;
+    bool any_ids;  /* MOUNT_BIND: of a file system that may not be able to map ids */
     uint64_t size; /* MOUNT_TMPFS, bytes; 0: default */
 };
 
@@ -71,6 +85,9 @@ struct runtime_spec {
     struct runtime_limits limits;
     const struct runtime_mount *mounts;
     size_t n_mounts;
+    const struct volume *volumes; /* as requested, checked as far as words go */
+    size_t n_volumes;
+    struct str_list host_paths; /* directories that `host` volumes may lie in */
     enum runtime_network network;
     const char *engine;        /* crun, runc, runsc; NULL: configured default */
     const char *egress_policy; /* JSON of the network policy, or NULL; starts the sidecar */

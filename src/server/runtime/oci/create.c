@@ -22,6 +22,7 @@
 #include "server/runtime/oci/rootfs.h"
 #include "server/runtime/oci/stage.h"
 #include "server/runtime/oci/start.h"
+#include "server/runtime/oci/volume.h"
 
 /* Everything one create holds on to. */
 struct making {
@@ -36,6 +37,7 @@ struct making {
     struct rootfs rootfs;
     struct start start;
     struct home home;
+    struct volumes volumes;
     int userns_fd;
     char *dir;
 };
@@ -106,7 +108,7 @@ int oci_check(struct runtime *rt, const struct runtime_spec *spec, struct err *e
     if (spec->egress_policy) {
         return err_set(e, ERR_UNSUPPORTED, "networkPolicy: this runtime has no egress control yet");
     }
-    if (spec->n_mounts > OCI_BINDS_MAX - HOST_BINDS_MAX) {
+    if (spec->n_mounts + spec->n_volumes > OCI_BINDS_MAX - HOST_BINDS_MAX) {
         return err_set(e, ERR_INVALID, "volumes: at most %u", OCI_BINDS_MAX - HOST_BINDS_MAX);
     }
     limits_of(o, &spec->limits, &limits, &disk);
@@ -149,6 +151,7 @@ static void fill_state(struct making *m)
         .image = spec->image,
         .hostname = spec->hostname ? spec->hostname : spec->id,
         .entrypoint = copy_strings(&m->a, spec->entrypoint),
+        .volumes = volumes_names(spec, m->o->cfg->storage.ossfs_mount_root, &m->a),
         .labels = {.v = labels, .n = spec->n_labels, .has = spec->n_labels > 0},
         .created_us = {true, clock_wall_us()},
         .cpu_millis = {m->limits.cpu_millis > 0, (int64_t)m->limits.cpu_millis},
@@ -229,6 +232,11 @@ static int prepare(struct making *m, enum runtime_stage *stage, struct err *e)
     if (make_dir(m, e) < 0 || images_record(m->sb, m->home.dir_fd, e) < 0) {
         return -1;
     }
+    if (volumes_take(o, m->spec, &m->a, &m->volumes, stage, e) < 0) {
+        return -1;
+    }
+    FAULT_POINT("oci.create.after_volumes");
+    *stage = STAGE_START;
     bool outbound = m->spec->network == NETWORK_DEFAULT && !network_is_off(o->net);
     if (network_take(o->net, outbound, &m->sb->net, e) < 0) {
         return -1;
@@ -259,6 +267,7 @@ static int run(struct making *m, enum runtime_stage *stage, struct err *e)
         .spec = m->spec,
         .engine = m->engine,
         .rootfs = &m->rootfs,
+        .volumes = &m->volumes,
         .dir_fd = m->home.dir_fd,
         .dir = m->dir,
         .hostname = m->state.hostname,
@@ -293,6 +302,7 @@ static int finish(struct making *m, struct err *e)
         return -1;
     }
     FAULT_POINT("oci.create.after_running");
+    volumes_keep(o, m->spec);
     (void)pthread_mutex_lock(&o->lock);
     sb->status.state = RT_RUNNING;
     sb->status.started_us = m->state.started_us.v;
@@ -303,6 +313,7 @@ static int finish(struct making *m, struct err *e)
 
 static void making_done(struct making *m)
 {
+    volumes_close(&m->volumes);
     home_close(&m->home);
     if (m->userns_fd >= 0) {
         (void)close(m->userns_fd);

@@ -26,4 +26,5 @@
 #define OCI_NETNS_RECYCLE_MAX 256u      /* used network namespaces kept for another sandbox */
 #define OCI_SPARE_HOMES 8u              /* directories with a writable layer kept ready */
 #define OCI_SPARE_USERNS 8u             /* user namespaces kept ready */
+#define OCI_OSSFS_TIMEOUT_MS 30000u     /* for a bucket to be mounted */
 #define OCI_RESOLVERS_MAX 3u            /* name servers in a sandbox's resolv.conf */

@@ -210,6 +210,10 @@ static int open_dirs(struct oci *o, struct err *e)
         (o->spare_fd = open_dir(o->root_fd, "spare", e)) < 0) {
         return -1;
     }
+    int r = dir_make(o->root_fd, "volumes", 0700);
+    if (r < 0 || (r = dir_make(o->root_fd, "ossfs", 0700)) < 0) {
+        return err_sys(e, r, "make %s/volumes", o->root);
+    }
     (void)fchmod(o->root_fd, 0700); /* layers inside have files with setuid bits */
     o->lock_fd = openat(o->root_fd, "lock", O_RDWR | O_CREAT | O_CLOEXEC, 0600);
     if (o->lock_fd < 0) {
@@ -224,7 +228,7 @@ static int open_dirs(struct oci *o, struct err *e)
                    : err_sys(e, errno, "lock %s/lock", o->root);
     }
     /* The first process of a sandbox walks here with ids of its own. */
-    int r = dir_make(AT_FDCWD, o->stage_dir, 0711);
+    r = dir_make(AT_FDCWD, o->stage_dir, 0711);
     if (r < 0 || chmod(o->oci->run_dir, 0711) < 0 || chmod(o->stage_dir, 0711) < 0) {
         return err_sys(e, r < 0 ? r : errno, "make %s", o->stage_dir);
     }
@@ -354,6 +358,8 @@ static void oci_free(struct runtime *rt)
             (void)close(fds[i]);
         }
     }
+    (void)pthread_mutex_destroy(&o->volumes_lock);
+    (void)pthread_mutex_destroy(&o->ossfs_lock);
     (void)pthread_mutex_destroy(&o->lock);
     free(o->root);
     free(o->stage_dir);
@@ -423,6 +429,8 @@ struct runtime *runtime_oci_new(const struct config *cfg, struct err *e)
     o->lock_fd = o->execd_fd = -1;
     o->cg.dynmods_fd = -1;
     buf_init(&o->seccomp, OCI_SECCOMP_MAX);
+    (void)pthread_mutex_init(&o->volumes_lock, NULL);
+    (void)pthread_mutex_init(&o->ossfs_lock, NULL);
     (void)pthread_mutex_init(&o->lock, NULL);
     if (oci_init(o, e) < 0) {
         (void)err_wrap(e, "oci runtime");

@@ -4,6 +4,7 @@
  *     <root>/sandboxes/<id>/   one sandbox: state.json, config.json, life.jsonl, logs, writable
  * layer <root>/images/           what the image `host` is made of <root>/templates/        empty
  * file systems to copy <root>/spare/            writable layers made ahead of their use
+ *     <root>/volumes/, ossfs/  see volume.h
  *     <root>/trash/            what is being deleted
  *     <root>/execd/            our own copy of execd, so that an upgrade does not touch running
  * ones <run_dir>/<engine>/      the engine's own notes <run_dir>/stage/         an empty directory,
@@ -58,6 +59,7 @@ struct oci {
     struct network *net;
     struct spares *spares;
     struct watch *watch;
+    pthread_mutex_t volumes_lock, ossfs_lock; /* who has which; held while one is made */
     pthread_mutex_t lock;
     struct map sandboxes; /* id -> struct sandbox */
 };

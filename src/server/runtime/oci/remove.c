@@ -18,6 +18,7 @@
 #include "base/rand.h"
 #include "server/runtime/oci/limits.h"
 #include "server/runtime/oci/oci.h"
+#include "server/runtime/oci/volume.h"
 
 /* SIGTERM to execd, which passes it on; then so long as configured. */
 static void ask_to_end(struct oci *o, const struct sandbox *sb)
@@ -46,6 +47,17 @@ static int trash(struct oci *o, int from_fd, const char *name, struct err *e)
     return 0;
 }
 
+/* What is shared with others, as its state file says. */
+static void let_go(struct oci *o, const char *id)
+{
+    cleanup_(arena_done) struct arena a = {0};
+    struct sandbox_state s = {0};
+    cleanup_close int dir = sandbox_dir_open(o, id, NULL);
+    if (dir >= 0 && state_read(dir, &a, &s, NULL) == 0) {
+        volumes_drop(o, id, &s.volumes);
+    }
+}
+
 int teardown(struct oci *o, const char *id, struct err *e)
 {
     FAULT_POINT("oci.remove.begin");
@@ -57,6 +69,8 @@ int teardown(struct oci *o, const char *id, struct err *e)
         return -1;
     }
     FAULT_POINT("oci.remove.after_cgroup");
+    let_go(o, id);
+    FAULT_POINT("oci.remove.after_volumes");
     if (trash(o, o->sandboxes_fd, id, e) < 0) {
         return -1;
     }
@@ -142,5 +156,6 @@ int oci_sweep(struct runtime *rt, bool (*is_known)(const char *id, void *arg), v
         return -1;
     }
     s.removed += network_sweep(o->net);
+    s.removed += volumes_sweep(o, is_known, arg);
     return s.removed;
 }

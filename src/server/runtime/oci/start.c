@@ -23,6 +23,7 @@
 #include "server/runtime/oci/life.h"
 #include "server/runtime/oci/limits.h"
 #include "server/runtime/oci/stage.h"
+#include "server/runtime/oci/volume.h"
 
 #define EXECD_PATH "/opt/opensandbox/execd"
 #define PID_FILE "pid"
@@ -136,22 +137,37 @@ static const char *const *make_args(const struct start_opts *so, const struct cg
 
 /* ---- mounts ---- */
 
+static int stage_bind(const struct start_opts *so, struct stage *s, const struct runtime_mount *m,
+                      struct err *e)
+{
+    struct stat st;
+    if (fstat(m->source_fd, &st) < 0) {
+        return err_sys(e, errno, "volume %s", m->source);
+    }
+    int fd = tree_clone(m->source_fd, "", false, m->read_only, so->userns_fd, e);
+    if (fd < 0 && m->any_ids && e->sys == EINVAL) {
+        *e = (struct err){0};
+        fd = tree_clone(m->source_fd, "", false, m->read_only, -1, e);
+    }
+    if (fd < 0) {
+        return err_wrap(e, "volume %s", m->source);
+    }
+    stage_add_inside(s, fd, m->target, !S_ISDIR(st.st_mode));
+    return 0;
+}
+
 static int stage_volumes(const struct start_opts *so, struct stage *s, struct err *e)
 {
     for (size_t i = 0; i < so->spec->n_mounts; i++) {
         const struct runtime_mount *m = &so->spec->mounts[i];
-        struct stat st;
-        if (m->kind != MOUNT_BIND) {
-            continue;
+        if (m->kind == MOUNT_BIND && stage_bind(so, s, m, e) < 0) {
+            return -1;
         }
-        if (fstat(m->source_fd, &st) < 0) {
-            return err_sys(e, errno, "volume %s", m->source);
+    }
+    for (size_t i = 0; i < so->volumes->n; i++) {
+        if (stage_bind(so, s, &so->volumes->v[i], e) < 0) {
+            return -1;
         }
-        int fd = tree_clone(m->source_fd, "", false, m->read_only, so->userns_fd, e);
-        if (fd < 0) {
-            return err_wrap(e, "volume %s", m->source);
-        }
-        stage_add_inside(s, fd, m->target, !S_ISDIR(st.st_mode));
     }
     return 0;
 }

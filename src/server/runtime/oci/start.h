@@ -8,11 +8,14 @@
 #include "server/runtime/oci/oci.h"
 #include "server/runtime/oci/rootfs.h"
 
+struct volumes;
+
 struct start_opts {
     struct oci *o;
     const struct runtime_spec *spec;
     const struct engine *engine;
     const struct rootfs *rootfs;
+    const struct volumes *volumes;
     int dir_fd;
     const char *dir, *hostname;
     int id_range; /* -1: no user namespace */

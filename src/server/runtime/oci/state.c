@@ -25,6 +25,7 @@ static const struct json_field fields[] = {
     F(hostname, "hostname", JSON_F_STR),
     F(entrypoint, "entrypoint", JSON_F_STR_LIST),
     F(layers, "layers", JSON_F_STR_LIST),
+    F(volumes, "volumes", JSON_F_STR_LIST),
     F(labels, "labels", JSON_F_STR_MAP),
     JSON_FIELD(struct sandbox_state, pid, "pid", JSON_F_INT),
     JSON_FIELD(struct sandbox_state, pid_start, "pidStart", JSON_F_INT),

@@ -16,7 +16,8 @@ struct sandbox_state {
     const char *boot_id; /* of the machine's run it belongs to */
     const char *engine, *image, *hostname;
     struct str_list entrypoint;
-    struct str_list layers; /* ids in the image store, for it to know what is in use */
+    struct str_list layers;  /* ids in the image store, for it to know what is in use */
+    struct str_list volumes; /* directories of volume.h that it may hold */
     struct str_map labels;
     struct opt_int pid, pid_start; /* of its first process; start time in clock ticks */
     struct opt_int id_range, ip;

@@ -1,0 +1,488 @@
+/* Volumes: finding them, and knowing who has them. */
+
+#include "server/runtime/oci/volume.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <linux/openat2.h>
+#include <stdio.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include "base/cleanup.h"
+#include "base/codec.h"
+#include "base/fault.h"
+#include "base/fd.h"
+#include "base/log.h"
+#include "base/must.h"
+#include "base/rand.h"
+#include "base/sha1.h"
+
+#define RESOLVE_TRIES 16
+#define MOUNT_PATH_MAX 4096
+
+/* A rename elsewhere may disturb the kernel's look at "..". */
+static int open_beneath(int dir_fd, const char *path)
+{
+    int fd = -EAGAIN;
+    for (int i = 0; fd == -EAGAIN && i < RESOLVE_TRIES; i++) {
+        fd = fd_openat2(dir_fd, path, O_PATH, 0, RESOLVE_BENEATH | RESOLVE_NO_MAGICLINKS);
+    }
+    return fd;
+}
+
+static bool is_mountable(int fd)
+{
+    struct stat st;
+    return fstat(fd, &st) == 0 && (S_ISDIR(st.st_mode) || S_ISREG(st.st_mode));
+}
+
+/* ---- directories of this machine ---- */
+
+/* `path` below entry_fd, made as far as it is missing. Each step is looked up from entry_fd again,
+ * and what is mounted is the descriptor that was found: no name is trusted twice. */
+static int open_making(int entry_fd, const char *path)
+{
+    char prefix[MOUNT_PATH_MAX];
+    size_t len = strlen(path);
+    cleanup_close int at = fcntl(entry_fd, F_DUPFD_CLOEXEC, 3);
+    if (at < 0 || len >= sizeof(prefix)) {
+        return at < 0 ? -errno : -ENAMETOOLONG;
+    }
+    for (size_t i = 1; i <= len; i++) {
+        if (i < len && path[i] != '/') {
+            continue;
+        }
+        memcpy(prefix, path, i);
+        prefix[i] = 0;
+        int fd = open_beneath(entry_fd, prefix);
+        if (fd == -ENOENT) {
+            char *name = strrchr(prefix, '/');
+            if (mkdirat(at, name ? name + 1 : prefix, 0755) < 0 && errno != EEXIST) {
+                return -errno;
+            }
+            fd = open_beneath(entry_fd, prefix);
+        }
+        if (fd < 0) {
+            return fd;
+        }
+        (void)close(at);
+        at = fd;
+    }
+    return take_fd(&at);
+}
+
+/* Where entries lie in one another the outermost counts: a sandbox that can write to it could turn
+ * the inner one into a link. */
+static const char *outermost(const struct str_list *allowed, const char *path)
+{
+    const char *best = NULL;
+    for (size_t i = 0; i < allowed->n; i++) {
+        if (host_path_allowed(str_from(path), str_from(allowed->v[i])) &&
+            (!best || strlen(allowed->v[i]) < strlen(best))) {
+            best = allowed->v[i];
+        }
+    }
+    return best;
+}
+
+static int host_open(const struct runtime_spec *spec, const struct volume *v,
+                     enum runtime_stage *stage, struct err *e)
+{
+    const char *entry = outermost(&spec->host_paths, v->host->path);
+    *stage = STAGE_HOST_PATH_DENIED;
+    if (!entry) {
+        return err_set(e, ERR_DENIED, "volume %s: %s is not allowed", v->name, v->host->path);
+    }
+    char rest[MOUNT_PATH_MAX];
+    size_t skip = strlen(entry);
+    skip -= skip && entry[skip - 1] == '/';
+    const char *sub = v->sub_path ? v->sub_path : "";
+    int n = snprintf(rest, sizeof(rest), "%s/%s", v->host->path + skip, sub);
+    const char *from = rest;
+    while (*from == '/') {
+        from++;
+    }
+    while (n > 0 && rest[n - 1] == '/') {
+        rest[--n] = 0;
+    }
+    cleanup_close int entry_fd = open(entry, O_PATH | O_CLOEXEC);
+    if (entry_fd < 0) {
+        *stage = STAGE_HOST_PATH;
+        return err_sys(e, errno, "volume %s: %s", v->name, entry);
+    }
+    int fd = n >= (int)sizeof(rest) ? -ENAMETOOLONG
+             : *from                ? open_making(entry_fd, from)
+                                    : take_fd(&entry_fd);
+    if (fd == -EXDEV || fd == -ELOOP) {
+        return err_set(e, ERR_DENIED, "volume %s: %s leads out of %s", v->name, v->host->path,
+                       entry);
+    }
+    *stage = STAGE_HOST_PATH;
+    if (fd < 0) {
+        return err_sys(e, fd, "volume %s: %s", v->name, v->host->path);
+    }
+    if (!is_mountable(fd)) {
+        (void)close(fd);
+        return err_set(e, ERR_INVALID, "volume %s: %s is neither a directory nor a file", v->name,
+                       v->host->path);
+    }
+    return fd;
+}
+
+/* ---- who has what ---- */
+
+static int user_add(int share_fd, const char *id)
+{
+    int users = openat(share_fd, "users", O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+    int fd = users < 0 ? -1 : openat(users, id, O_WRONLY | O_CREAT | O_CLOEXEC, 0600);
+    int r = fd < 0 ? -errno : 0;
+    (void)(fd >= 0 && close(fd));
+    (void)(users >= 0 && close(users));
+    return r;
+}
+
+static bool has_file(int dir_fd, const char *name)
+{
+    return faccessat(dir_fd, name, F_OK, AT_SYMLINK_NOFOLLOW) == 0;
+}
+
+static int make_marker(int dir_fd, const char *name)
+{
+    int fd = openat(dir_fd, name, O_WRONLY | O_CREAT | O_CLOEXEC, 0600);
+    return fd < 0 ? -errno : (void)close(fd), 0;
+}
+
+/* Calls fn for each entry; stops when it returns false. */
+static void each_entry(int at_fd, const char *path, bool (*fn)(const char *name, void *arg),
+                       void *arg)
+{
+    int fd = openat(at_fd, path, O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC);
+    cleanup_closedir DIR *d = fd < 0 ? NULL : fdopendir(fd);
+    struct dirent *ent;
+    while (d && (ent = readdir(d))) {
+        if (strcmp(ent->d_name, ".") != 0 && strcmp(ent->d_name, "..") != 0 &&
+            !fn(ent->d_name, arg)) {
+            return;
+        }
+    }
+}
+
+static bool note_entry(const char *name, void *arg)
+{
+    *(bool *)arg = true;
+    return name == NULL;
+}
+
+static bool has_users(int share_fd)
+{
+    bool any = false;
+    each_entry(share_fd, "users", note_entry, &any);
+    return any;
+}
+
+static void trash_share(struct oci *o, const char *name)
+{
+    char to[ID_HEX_LEN + 1];
+    rand_id_hex(to);
+    if (renameat(o->root_fd, name, o->trash_fd, to) < 0 && errno != ENOENT) {
+        log_warn("a volume could not be removed", LOG_S("name", name), LOG_I("errno", errno));
+    }
+}
+
+static void unmount_share(int share_fd)
+{
+    cleanup_(buf_done) struct buf path = BUF_INIT(MOUNT_PATH_MAX);
+    struct err e = {0};
+    if (file_read(share_fd, "mount", &path) == 0 && ossfs_unmount(buf_cstr(&path), &e) < 0) {
+        log_warn("a bucket could not be unmounted", LOG_ERR(&e));
+    }
+}
+
+/* With the lock of its kind held. */
+static void drop_one(struct oci *o, const char *id, const char *name)
+{
+    char user[SANDBOX_ID_MAX + 8];
+    cleanup_close int fd =
+        openat(o->root_fd, name, O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC);
+    (void)snprintf(user, sizeof(user), "users/%s", id);
+    if (fd < 0) {
+        return;
+    }
+    (void)unlinkat(fd, user, 0);
+    if (has_users(fd)) {
+        return;
+    }
+    if (str_starts(str_from(name), STR("ossfs/"))) {
+        unmount_share(fd);
+        trash_share(o, name);
+    } else if (has_file(fd, "delete") || has_file(fd, "pending")) {
+        trash_share(o, name);
+    }
+}
+
+static pthread_mutex_t *lock_of(struct oci *o, const char *name)
+{
+    return str_starts(str_from(name), STR("ossfs/")) ? &o->ossfs_lock : &o->volumes_lock;
+}
+
+void volumes_drop(struct oci *o, const char *id, const struct str_list *names)
+{
+    for (size_t i = 0; i < names->n; i++) {
+        (void)pthread_mutex_lock(lock_of(o, names->v[i]));
+        drop_one(o, id, names->v[i]);
+        (void)pthread_mutex_unlock(lock_of(o, names->v[i]));
+    }
+}
+
+/* ---- named volumes ---- */
+
+/* Complete under its name or not there at all. */
+static int pvc_make(struct oci *o, const char *id, const struct volume *v, struct err *e)
+{
+    char tmp[SANDBOX_ID_MAX + 24], name[300];
+    bool goes = v->pvc->delete_on_termination.v;
+    (void)snprintf(tmp, sizeof(tmp), "volumes/.%s", id);
+    (void)snprintf(name, sizeof(name), "volumes/%s", v->pvc->claim_name);
+    (void)dir_remove(o->root_fd, tmp, true);
+    cleanup_close int fd = -1;
+    if (mkdirat(o->root_fd, tmp, 0700) < 0 ||
+        (fd = openat(o->root_fd, tmp, O_RDONLY | O_DIRECTORY | O_CLOEXEC)) < 0 ||
+        mkdirat(fd, "data", 0755) < 0 || mkdirat(fd, "users", 0700) < 0 || user_add(fd, id) < 0 ||
+        make_marker(fd, goes ? "delete" : "pending") < 0) {
+        return err_sys(e, errno, "volume %s: make %s", v->name, v->pvc->claim_name);
+    }
+    FAULT_POINT("oci.volume.made");
+    if (renameat(o->root_fd, tmp, o->root_fd, name) < 0) {
+        return err_sys(e, errno, "volume %s: make %s", v->name, v->pvc->claim_name);
+    }
+    FAULT_POINT("oci.volume.named");
+    return 0;
+}
+
+static int pvc_sub_path(int data_fd, const struct volume *v, enum runtime_stage *stage,
+                        struct err *e)
+{
+    *stage = STAGE_SUB_PATH;
+    int fd = open_beneath(data_fd, v->sub_path);
+    if (fd == -EXDEV || fd == -ELOOP) {
+        return err_set(e, ERR_INVALID, "volume %s: subPath '%.200s' leads out of the volume",
+                       v->name, v->sub_path);
+    }
+    if (fd < 0) {
+        return err_sys(e, fd, "volume %s: subPath '%.200s'", v->name, v->sub_path);
+    }
+    if (!is_mountable(fd)) {
+        (void)close(fd);
+        return err_set(e, ERR_INVALID, "volume %s: subPath is neither a directory nor a file",
+                       v->name);
+    }
+    return fd;
+}
+
+static int pvc_open(struct oci *o, const struct runtime_spec *spec, const struct volume *v,
+                    enum runtime_stage *stage, struct err *e)
+{
+    char name[300];
+    bool may_make = !v->pvc->create_if_not_exists.has || v->pvc->create_if_not_exists.v;
+    (void)snprintf(name, sizeof(name), "volumes/%s", v->pvc->claim_name);
+    *stage = STAGE_PVC;
+    cleanup_close int fd =
+        openat(o->root_fd, name, O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC);
+    if (fd < 0 && errno == ENOENT) {
+        if (!may_make) {
+            *stage = STAGE_PVC_MISSING;
+            return err_set(e, ERR_NOT_FOUND, "volume %s: there is no volume %s", v->name,
+                           v->pvc->claim_name);
+        }
+        if (pvc_make(o, spec->id, v, e) < 0) {
+            return -1;
+        }
+        fd = openat(o->root_fd, name, O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC);
+    }
+    int r = fd < 0 ? -errno : user_add(fd, spec->id);
+    cleanup_close int data =
+        r < 0 ? -1 : openat(fd, "data", O_PATH | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC);
+    if (data < 0) {
+        return err_sys(e, r < 0 ? r : errno, "volume %s: %s", v->name, v->pvc->claim_name);
+    }
+    return v->sub_path && *v->sub_path ? pvc_sub_path(data, v, stage, e) : take_fd(&data);
+}
+
+void volumes_keep(struct oci *o, const struct runtime_spec *spec)
+{
+    char name[300];
+    for (size_t i = 0; i < spec->n_volumes; i++) {
+        if (spec->volumes[i].pvc) {
+            (void)snprintf(name, sizeof(name), "volumes/%s/pending",
+                           spec->volumes[i].pvc->claim_name);
+            (void)unlinkat(o->root_fd, name, 0);
+        }
+    }
+}
+
+/* ---- buckets ---- */
+
+static const char *ossfs_name(struct arena *a, const char *path)
+{
+    uint8_t md[SHA1_LEN];
+    struct sha1 s;
+    cleanup_(buf_done) struct buf hex = BUF_INIT(2 * SHA1_LEN + 1);
+    sha1_init(&s);
+    sha1_add(&s, str_from(path));
+    sha1_done(&s, md);
+    must(hex_encode(&hex, md, sizeof(md)) == 0);
+    return arena_printf(a, "ossfs/%s", buf_cstr(&hex));
+}
+
+static int ossfs_open(struct oci *o, const struct runtime_spec *spec, const struct volume *v,
+                      struct arena *a, enum runtime_stage *stage, struct err *e)
+{
+    const char *root = o->cfg->storage.ossfs_mount_root;
+    *stage = STAGE_OSSFS_ROOT;
+    if (root[0] != '/') {
+        return err_set(e, ERR_INVALID, "storage.ossfs_mount_root '%s' is not absolute", root);
+    }
+    const char *path = ossfs_mount_point(root, v, a);
+    *stage = STAGE_SUB_PATH;
+    if (!path) {
+        return err_set(e, ERR_INVALID, "volume %s: subPath leads out of the bucket", v->name);
+    }
+    *stage = STAGE_OSSFS;
+    const char *name = ossfs_name(a, path);
+    int r = dir_make(o->root_fd, arena_printf(a, "%s/users", name), 0700);
+    cleanup_close int fd =
+        r < 0 ? -1 : openat(o->root_fd, name, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+    if (fd < 0 || (r = file_write_atomic(fd, "mount", str_from(path), 0600)) < 0 ||
+        (r = user_add(fd, spec->id)) < 0) {
+        return err_sys(e, r < 0 ? r : errno, "volume %s: %s", v->name, path);
+    }
+    FAULT_POINT("oci.volume.bucket");
+    if (ossfs_mount(v, path, a, e) < 0) {
+        return err_wrap(e, "volume %s", v->name);
+    }
+    int at = open(path, O_PATH | O_DIRECTORY | O_CLOEXEC);
+    return at < 0 ? err_sys(e, errno, "volume %s: %s", v->name, path) : at;
+}
+
+/* ---- all of them ---- */
+
+struct str_list volumes_names(const struct runtime_spec *spec, const char *ossfs_root,
+                              struct arena *a)
+{
+    struct str_list l = {.v = arena_array(a, spec->n_volumes + 1, sizeof(char *))};
+    for (size_t i = 0; i < spec->n_volumes; i++) {
+        const struct volume *v = &spec->volumes[i];
+        const char *path = v->ossfs ? ossfs_mount_point(ossfs_root, v, a) : NULL;
+        if (v->pvc) {
+            l.v[l.n++] = arena_printf(a, "volumes/%s", v->pvc->claim_name);
+        } else if (path) {
+            l.v[l.n++] = ossfs_name(a, path);
+        }
+    }
+    return l;
+}
+
+static int take_one(struct oci *o, const struct runtime_spec *spec, const struct volume *v,
+                    struct arena *a, enum runtime_stage *stage, struct err *e)
+{
+    if (v->host) {
+        return host_open(spec, v, stage, e);
+    }
+    pthread_mutex_t *lock = v->pvc ? &o->volumes_lock : &o->ossfs_lock;
+    (void)pthread_mutex_lock(lock);
+    int fd = v->pvc ? pvc_open(o, spec, v, stage, e) : ossfs_open(o, spec, v, a, stage, e);
+    (void)pthread_mutex_unlock(lock);
+    return fd;
+}
+
+static int by_target(const void *a, const void *b)
+{
+    size_t x = strlen(((const struct runtime_mount *)a)->target);
+    size_t y = strlen(((const struct runtime_mount *)b)->target);
+    return x < y ? -1 : x > y;
+}
+
+int volumes_take(struct oci *o, const struct runtime_spec *spec, struct arena *a,
+                 struct volumes *ret, enum runtime_stage *ret_stage, struct err *e)
+{
+    must(spec->n_volumes <= OCI_BINDS_MAX);
+    for (size_t i = 0; i < spec->n_volumes; i++) {
+        const struct volume *v = &spec->volumes[i];
+        int fd = take_one(o, spec, v, a, ret_stage, e);
+        if (fd < 0) {
+            return -1;
+        }
+        ret->v[ret->n++] = (struct runtime_mount){
+            .kind = MOUNT_BIND,
+            .source_fd = fd,
+            .source = v->name,
+            .target = v->mount_path,
+            .read_only = v->read_only.v,
+            .any_ids = v->ossfs != NULL,
+        };
+    }
+    if (ret->n > 1) {
+        qsort(ret->v, ret->n, sizeof(ret->v[0]), by_target);
+    }
+    return 0;
+}
+
+void volumes_close(struct volumes *v)
+{
+    for (size_t i = 0; i < v->n; i++) {
+        (void)close(v->v[i].source_fd);
+    }
+    v->n = 0;
+}
+
+/* ---- sweep ---- */
+
+struct share_sweep {
+    struct oci *o;
+    bool (*is_known)(const char *id, void *arg);
+    void *arg;
+    const char *kind; /* "volumes", "ossfs" */
+    char name[300];
+    int dropped;
+};
+
+static bool sweep_user(const char *id, void *arg)
+{
+    struct share_sweep *s = arg;
+    if (!s->is_known(id, s->arg)) {
+        (void)pthread_mutex_lock(lock_of(s->o, s->name));
+        drop_one(s->o, id, s->name);
+        (void)pthread_mutex_unlock(lock_of(s->o, s->name));
+        s->dropped++;
+    }
+    return true;
+}
+
+static bool sweep_share(const char *name, void *arg)
+{
+    struct share_sweep *s = arg;
+    char users[320];
+    (void)snprintf(s->name, sizeof(s->name), "%s/%s", s->kind, name);
+    if (name[0] == '.') { /* half made; its sandbox's id follows */
+        if (!s->is_known(name + 1, s->arg)) {
+            (void)dir_remove(s->o->root_fd, s->name, true);
+            s->dropped++;
+        }
+        return true;
+    }
+    (void)snprintf(users, sizeof(users), "%s/users", s->name);
+    each_entry(s->o->root_fd, users, sweep_user, s);
+    return true;
+}
+
+int volumes_sweep(struct oci *o, bool (*is_known)(const char *id, void *arg), void *arg)
+{
+    static const char *const kinds[] = {"volumes", "ossfs"};
+    struct share_sweep s = {.o = o, .is_known = is_known, .arg = arg};
+    for (size_t i = 0; i < ARRAY_LEN(kinds); i++) {
+        s.kind = kinds[i];
+        each_entry(o->root_fd, kinds[i], sweep_share, &s);
+    }
+    return s.dropped;
+}

@@ -1,0 +1,43 @@
+#pragma once
+/* Volumes of sandboxes: directories of this machine, named volumes, buckets.
+ *
+ *     <root>/volumes/<claim>/data     what the sandboxes see
+ *                           /users/   one empty file for each sandbox that has it
+ *                           /delete   it goes with its last user; /pending: so it does unless its
+ *                                     first create succeeds
+ *     <root>/ossfs/<hash>/users/      a mounted bucket, in the same way
+ *                        /mount       where it is mounted
+ *
+ * state.json of a sandbox names what it may hold before it takes hold of it, so that whoever takes
+ * the sandbox down knows where to look, after any crash. */
+
+#include "server/runtime/oci/limits.h"
+#include "server/runtime/oci/oci.h"
+
+struct volumes {
+    struct runtime_mount v[OCI_BINDS_MAX];
+    size_t n;
+};
+
+/* What state.json is to say: the directories below <root> that these volumes will be held in. */
+struct str_list volumes_names(const struct runtime_spec *spec, const char *ossfs_root,
+                              struct arena *a);
+/* Takes hold of all of them: descriptors of what is to be mounted, the outermost target first. On
+ * failure what was taken stays, for volumes_drop(). */
+int volumes_take(struct oci *o, const struct runtime_spec *spec, struct arena *a,
+                 struct volumes *ret, enum runtime_stage *ret_stage, struct err *e);
+/* The sandbox runs: volumes made for it are there to stay. */
+void volumes_keep(struct oci *o, const struct runtime_spec *spec);
+void volumes_close(struct volumes *v);
+/* `names` as in state.json. Deletes and unmounts what nobody has any more. */
+void volumes_drop(struct oci *o, const char *id, const struct str_list *names);
+/* Lets go of what sandboxes that are gone still seem to have. Returns how many. */
+int volumes_sweep(struct oci *o, bool (*is_known)(const char *id, void *arg), void *arg);
+
+/* ---- ossfs.c ---- */
+/* <root>/<bucket>[/<subPath>]; NULL when that leads out of the bucket's directory. */
+const char *ossfs_mount_point(const char *root, const struct volume *v, struct arena *a);
+/* Mounts unless something is mounted there already. */
+int ossfs_mount(const struct volume *v, const char *path, struct arena *a, struct err *e);
+/* Nothing mounted there is success. */
+int ossfs_unmount(const char *path, struct err *e);

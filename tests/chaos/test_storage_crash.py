@@ -1,0 +1,61 @@
+"""kill -9 in the middle of what is done for volumes, then start again: nothing lost, nothing left."""
+
+import os
+
+import pytest
+from osbserver import request_body, wait_for
+from test_crash import crash, points, pytestmark, settle  # noqa: F401  (the mark is for this file too)
+
+
+def volumes_of(s):
+    return sorted(os.listdir(os.path.join(s.data, "oci", "volumes")))
+
+
+@pytest.mark.parametrize("point", [p for p in points("oci.volume.") if p != "oci.volume.bucket"] +
+                         ["oci.create.after_volumes", "oci.create.after_running", "server.create.running"])
+def test_volume(make, point):
+    s = make()
+    body = request_body(volumes=[
+        {"name": "kept", "mountPath": "/a", "pvc": {"claimName": "kept"}},
+        {"name": "gone", "mountPath": "/b", "pvc": {"claimName": "gone", "deleteOnSandboxTermination": True}}])
+    for key in ({}, {"Idempotency-Key": "k"}):
+        crash(s, point, lambda h=key: s.call("POST", "/v1/sandboxes", body, headers=h))
+        settle(s)
+        for x in s.list():
+            assert s.run(x["id"], "touch /a/f /b/f && echo ok")[0] == "ok"
+            s.delete(x["id"])
+        s.assert_clean()
+        # A volume that was to stay is there only if a sandbox ever had it.
+        wait_for("volumes going", lambda: volumes_of(s) in ([], ["kept"]))
+    assert volumes_of(s) == ["kept"], "the second create went on after the crash"
+
+
+def test_bucket(make):
+    s = make(start=False)
+    fakes, where = os.path.join(s.dir, "bin"), os.path.join(s.dir, "buckets")
+    os.mkdir(fakes)
+    with open(os.path.join(fakes, "ossfs2"), "w") as f:
+        f.write('#!/bin/sh\nexec mount -t tmpfs -o mode=0777 fake "$2"\n')
+    os.chmod(f.name, 0o755)
+    s.env["PATH"] = fakes + ":" + os.environ["PATH"]
+    s.write_config(f'[storage]\nossfs_mount_root = "{where}"\n')
+    s.start()
+    body = request_body(volumes=[{"name": "b", "mountPath": "/b", "ossfs": {
+        "bucket": "bucket", "endpoint": "e", "accessKeyId": "a", "accessKeySecret": "s"}}])
+    for point in ("oci.volume.bucket", "oci.create.after_volumes"):
+        crash(s, point, lambda: s.call("POST", "/v1/sandboxes", body))
+        settle(s)
+        s.assert_clean()
+        wait_for("the mount going", lambda: not os.path.ismount(os.path.join(where, "bucket")))
+        assert os.listdir(os.path.join(s.data, "oci", "ossfs")) == []
+
+
+@pytest.mark.parametrize("point", points("oci.remove."))
+def test_delete_with_volume(make, point):
+    s = make()
+    id = s.create(volumes=[{"name": "gone", "mountPath": "/b",
+                            "pvc": {"claimName": "gone", "deleteOnSandboxTermination": True}}])["id"]
+    crash(s, point, lambda: s.call("DELETE", f"/v1/sandboxes/{id}"))
+    s.wait_gone(id)
+    s.assert_clean()
+    wait_for("the volume going", lambda: volumes_of(s) == [])

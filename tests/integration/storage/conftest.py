@@ -1,0 +1,53 @@
+import os
+import sys
+
+import pytest
+
+sys.path.insert(0, os.path.join(os.path.dirname(os.path.abspath(__file__)), "..", "..", "support"))
+
+from osbserver import Server  # noqa: E402
+
+
+@pytest.fixture(scope="session", autouse=True)
+def needs_root():
+    if os.geteuid() != 0:
+        pytest.skip("the embedded runtime needs root")
+
+
+@pytest.fixture(scope="module")
+def shared():
+    """One server per file."""
+    s = Server()
+    s.allowed = os.path.join(s.dir, "allowed")
+    s.outside = os.path.join(s.dir, "outside")
+    s.buckets = os.path.join(s.dir, "buckets")
+    os.mkdir(s.allowed)
+    os.mkdir(s.outside)
+    s.write_config(f'[storage]\nallowed_host_paths = ["{s.allowed}", "{s.allowed}/inner"]\n'
+                   f'ossfs_mount_root = "{s.buckets}"\n')
+    s.start()
+    yield s
+    s.close()
+
+
+@pytest.fixture
+def server(shared):
+    yield shared
+    for sandbox in shared.list():
+        shared.call("DELETE", f"/v1/sandboxes/{sandbox['id']}")
+    shared.assert_clean()
+
+
+@pytest.fixture
+def make():
+    """Servers of a test's own."""
+    made = []
+
+    def new(config="", start=True, **more):
+        s = Server(config, **more)
+        made.append(s)
+        return s.start() if start else s
+
+    yield new
+    for s in made:
+        s.close()
