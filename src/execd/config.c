@@ -62,6 +62,8 @@ static const struct flag flags[] = {
      "descriptor to change to when that one is full, and back"},
     {"entrypoint-log-max", FLAG_BYTES, AT(entrypoint_log_max), NULL, true,
      "size of each (a time is then put in front of every line); 0: no end"},
+    {"user", FLAG_TEXT, AT(user), NULL, true,
+     "user[:group], by name or number, for what is started and for files"},
     {"log-dir", FLAG_TEXT, AT(log_dir), NULL, true, "or a directory for entrypoint.log"},
 };
 

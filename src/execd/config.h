@@ -33,6 +33,7 @@ struct execd_config {
     int entrypoint_log2_fd;     /* the file to change to when that one is full, or -1 */
     int64_t entrypoint_log_max; /* bytes of one of them; 0: written as it comes, without end */
     const char *log_dir;        /* or a file entrypoint.log in this directory, or NULL */
+    const char *user;           /* "name|uid[:group|gid]" for what we start, or NULL: ours */
     char *const *entrypoint;    /* NULL-terminated argv, NULL: none */
 
     /* environment */

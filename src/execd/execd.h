@@ -10,6 +10,7 @@
 #include "execd/config.h"
 #include "execd/drain.h"
 #include "execd/oom.h"
+#include "execd/run_as.h"
 #include "http/server.h"
 #include "io/loop.h"
 #include "io/pool.h"
@@ -32,6 +33,7 @@ struct stop_hook {
 
 struct execd {
     struct execd_config cfg;
+    struct run_as run_as; /* what is started without another order */
     struct io_loop *loop;
     struct io_pool *pool;
     struct http_server *http;

@@ -126,6 +126,7 @@ static int spawn(struct init *in)
     if (in->log) {
         o.out = o.err = (struct io_child_fd){IO_STDIO_PIPE, -1};
     }
+    run_as_apply(&x->run_as, &o);
     int r = 0;
     in->child = io_child_spawn(x->loop, &o, on_entrypoint_exit, in, &r);
     if (in->child && in->log) {

@@ -200,8 +200,11 @@ static int open_pipe(struct job *j, const struct job_spec *spec, int *ret_write_
     if (pipe2(fds, O_CLOEXEC) < 0) {
         return -errno;
     }
-    if (spec->set_ids) {
-        (void)!fchown(fds[1], spec->uid, spec->gid); /* without it only the reopening fails */
+    const struct run_as *as = &j->x->run_as;
+    if (spec->set_ids || as->is_set) {
+        (void)!fchown(fds[1], spec->set_ids ? spec->uid : as->uid,
+                      spec->set_ids ? spec->gid
+                                    : as->gid); /* without it only the reopening fails */
     }
     struct job_pipe *p = &j->pipes[j->n_pipes];
     (void)fd_set_nonblock(fds[0], true);
@@ -220,7 +223,7 @@ static int open_pipe(struct job *j, const struct job_spec *spec, int *ret_write_
 static int spawn(struct job *j, const struct job_spec *spec, int out_fd, int err_fd)
 {
     struct execd *x = j->x;
-    const struct io_child_opts o = {
+    struct io_child_opts o = {
         .path = spec->path,
         .argv = spec->argv,
         .envp = spec->envp,
@@ -238,6 +241,7 @@ static int spawn(struct job *j, const struct job_spec *spec, int out_fd, int err
         .max_fds = x->child_max_fds,
         .timeout_ms = spec->timeout_ms,
     };
+    run_as_apply(&x->run_as, &o);
     int r = 0;
     j->child = io_child_spawn(x->loop, &o, on_leader_exit, j, &r);
     return r;

@@ -296,7 +296,7 @@ int pty_start(struct pty *p, bool tty)
         argv[n++] = p->command;
     }
     enum io_stdio kind = tty ? IO_STDIO_PTY : IO_STDIO_PIPE;
-    const struct io_child_opts o = {
+    struct io_child_opts o = {
         .path = shell.path,
         .argv = argv,
         .envp = env.v,
@@ -310,6 +310,7 @@ int pty_start(struct pty *p, bool tty)
         .oom_score_adj = x->oom_score_adj,
         .max_fds = x->child_max_fds,
     };
+    run_as_apply(&x->run_as, &o);
     int r = 0;
     p->is_tty = tty;
     p->child = io_child_spawn(x->loop, &o, on_child_exit, p, &r);

@@ -20,6 +20,7 @@
 #include "execd/auth.h"
 #include "execd/command.h"
 #include "execd/limits.h"
+#include "execd/passwd.h"
 #include "execd/pty.h"
 #include "execd/reply.h"
 #include "execd/routes.h"
@@ -175,9 +176,36 @@ static void make_tables(struct execd *x)
     x->ptys = pty_table_new(x);
 }
 
+static int find_user(const struct execd_config *c, struct run_as *ret, struct err *e)
+{
+    if (!c->user || !*c->user) {
+        return 0;
+    }
+    cleanup_(passwd_done) struct passwd_db db;
+    passwd_load(&db);
+    return run_as_parse(ret, &db, c->user, e);
+}
+
+/* Before there are other threads, which inherit it. */
+static void become_user(struct execd *x)
+{
+    const struct run_as *as = &x->run_as;
+    if (as->is_set && x->cfg.envs_path) {
+        /* The entrypoint may leave variables there. */
+        (void)!lchown(x->cfg.envs_path, as->uid, as->gid);
+    }
+    run_as_begin(as);
+}
+
 struct execd *execd_new(struct execd_config *take_cfg, struct err *e)
 {
+    struct run_as as = {0};
+    if (find_user(take_cfg, &as, e) < 0) {
+        config_done(take_cfg);
+        return NULL;
+    }
     struct execd *x = NEW(struct execd);
+    x->run_as = as;
     x->cfg = *take_cfg;
     *take_cfg = (struct execd_config){0};
     buf_init(&x->scratch, SCRATCH_MAX);
@@ -188,6 +216,7 @@ struct execd *execd_new(struct execd_config *take_cfg, struct err *e)
     protect_from_oom(x);
     raise_descriptor_limit(x);
     check_workload_cgroup(&x->cfg);
+    become_user(x);
     x->loop = io_loop_new();
     execd_stop_init(x);
     x->pool = io_pool_new("execd", EXECD_POOL_THREADS, EXECD_POOL_QUEUE);

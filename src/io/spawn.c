@@ -21,6 +21,7 @@
 #include <linux/sched.h>
 #include <signal.h>
 #include <stdint.h>
+#include <sys/fsuid.h>
 #include <sys/ioctl.h>
 #include <sys/resource.h>
 #include <sys/syscall.h>
@@ -158,6 +159,11 @@ static int enter_surroundings(struct spawn_plan *p)
     const struct io_child_opts *o = p->o;
     int r = 0;
 
+    if (o->set_ids) {
+        /* Whoever starts it may handle files as somebody else, and must not here: its own files in
+         * /proc are those of its identity. */
+        (void)setfsuid(geteuid());
+    }
     for (size_t i = p->in_cgroup ? 1 : 0; i < p->n_cgroups && r == 0; i++) {
         r = write_once(p->cgroup_fd[i], "0", 1);
     }

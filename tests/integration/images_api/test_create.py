@@ -1,8 +1,8 @@
 """Sandboxes of images that are pulled when they are asked for."""
 
-import os
 
 from osbserver import request_body
+from registry import Image
 
 
 def body(image, **more):
@@ -16,7 +16,7 @@ def create(server, image, **more):
 def test_a_missing_image_is_pulled_and_its_layers_are_the_root(server, app):
     id = create(server, app)
     assert server.run(id, "cat /etc/motd")[0] == "from the top"
-    assert server.run(id, "touch /etc/new && cat /etc/motd /etc/group")[0].startswith("from the top\nroot:x:0:")
+    assert server.run(id, "touch new && cat /etc/motd /etc/group")[0].startswith("from the top\nroot:x:0:")
     assert server.get(id)["image"] == {"uri": app}
     server.delete(id)
 
@@ -31,3 +31,54 @@ def test_an_image_that_does_not_exist(server, registry):
     assert r.status_code == 500 and r.json()["code"] == "DOCKER::SANDBOX_IMAGE_PULL_FAILED", r.text
     assert "t/none" in r.json()["message"] and "404" in r.json()["message"]
     assert server.list() == []
+
+
+# ---- image config ----
+
+def test_environment_directory_and_user_of_the_image(server, app):
+    id = create(server, app, env={"GREETING": "good day", "MORE": "1"})
+    out = server.run(id, "id -u; id -g; id -G; pwd; echo $GREETING $MORE $HOME; touch mine; stat -c %u:%g mine")[0]
+    assert out.split("\n") == ["1234", "1235", "1235 1300", "/home/app", "good day 1 /home/app", "1234:1235"]
+    # The entrypoint is the request's, not the image's, and runs as that user too.
+    assert server.run(id, "cat /proc/1/cmdline | grep -c sleep")[0] == "1"
+    r = server.call("POST", f"/sandboxes/{id}/proxy/44772/command", {"command": "id -u", "uid": 0}, key=False)
+    assert '"text":"0"' in r.text, r.text
+    server.delete(id)
+
+
+def test_files_of_clients_belong_to_the_user_of_the_image(server, app):
+    id = create(server, app)
+    files = [("metadata", ("m", '{"path":"/home/app/up.txt"}', "application/json")), ("file", ("f", b"data"))]
+    r = server.call("POST", f"/sandboxes/{id}/proxy/44772/files/upload", key=False, files=files)
+    assert r.status_code == 200, r.text
+    assert server.run(id, "stat -c %u:%g up.txt; cat up.txt")[0].split("\n") == ["1234:1235", "data"]
+    r = server.call("GET", f"/sandboxes/{id}/proxy/44772/files/download?path=/etc/motd", key=False)
+    assert r.text == "from the top\n"
+    files[0] = ("metadata", ("m", '{"path":"/etc/forbidden"}', "application/json"))
+    r = server.call("POST", f"/sandboxes/{id}/proxy/44772/files/upload", key=False, files=files)
+    assert r.status_code >= 400 and "denied" in r.text, r.text
+    server.delete(id)
+
+
+def test_sessions_run_as_the_user_of_the_image(server, app):
+    id = create(server, app)
+    base = f"/sandboxes/{id}/proxy/44772/session"
+    session = server.call("POST", base, {}, key=False).json()["session_id"]
+    server.call("POST", f"{base}/{session}/run", {"command": "export X=kept; cd /tmp"}, key=False)
+    r = server.call("POST", f"{base}/{session}/run", {"command": "echo $X; pwd; id -u"}, key=False)
+    assert '"kept"' in r.text and '"/tmp"' in r.text and '"1234"' in r.text, r.text
+    server.delete(id)
+
+
+def test_a_user_the_image_does_not_have(server, registry, base):
+    Image([base], config={"User": "ghost"}).push(registry.host, "t/ghost", "1")
+    r = server.call("POST", "/v1/sandboxes", body(f"{registry.host}/t/ghost:1"))
+    assert r.status_code in (500, 503) and "ghost" in r.json()["message"], r.text
+    assert server.list() == []
+
+
+def test_a_working_directory_that_is_not_there_is_made(server, registry, base):
+    Image([base], config={"WorkingDir": "/srv/deep/work"}).push(registry.host, "t/cwd", "1")
+    id = create(server, f"{registry.host}/t/cwd:1")
+    assert server.run(id, "pwd; id -u; echo $HOME")[0].split("\n") == ["/srv/deep/work", "0", "/root"]
+    server.delete(id)

@@ -215,7 +215,9 @@ void engine_last_words(int dir_fd, const char *log_file, char *out, size_t out_l
         cleanup_(json_free) struct json *j = line.p[0] == '{' ? json_parse(line, NULL) : NULL;
         struct str msg = j ? json_str(json_get(j, "msg")) : line;
         if (msg.n) {
-            (void)snprintf(out, out_len, "%.*s", STR_FMT(msg));
+            struct str error = json_str(json_get(j, "error"));
+            (void)snprintf(out, out_len, "%.*s%s%.*s", STR_FMT(msg), error.n ? ": " : "",
+                           STR_FMT(error));
         }
     }
 }

@@ -54,6 +54,13 @@ static bool has_name(const char *const *env, size_t n, const char *name)
     return false;
 }
 
+/* The user of the image unless that is root. Its home is found by execd, inside. */
+static const char *image_user(const struct start_opts *so)
+{
+    const char *user = so->rootfs->user;
+    return user && *user && strcmp(user, "root") != 0 && strcmp(user, "0") != 0 ? user : NULL;
+}
+
 /* Image, then request; a later one of the same name wins. */
 static const char *const *make_env(const struct start_opts *so, struct arena *a)
 {
@@ -82,7 +89,8 @@ static const char *const *make_env(const struct start_opts *so, struct arena *a)
         }
     }
     for (size_t i = 0; i < ARRAY_LEN(defaults); i++) {
-        if (!has_name(v, n, defaults[i].key)) {
+        bool is_home = strcmp(defaults[i].key, "HOME") == 0;
+        if (!has_name(v, n, defaults[i].key) && !(is_home && image_user(so))) {
             v[n++] = arena_printf(a, "%s=%s", defaults[i].key, defaults[i].value);
         }
     }
@@ -123,6 +131,10 @@ static const char *const *make_args(const struct start_opts *so, const struct cg
             v[n++] = "--workload-cgroup";
             v[n++] = list;
         }
+    }
+    if (image_user(so)) {
+        v[n++] = "--user";
+        v[n++] = image_user(so);
     }
     if (n_entry) {
         v[n++] = "--";
