@@ -131,7 +131,7 @@ static void on_retry(struct io_timer *t)
     }
 }
 
-static int open_stream(struct io_dial *d, int netns_fd)
+static int open_stream(struct io_dial *d, int netns_fd, uint32_t mark)
 {
     const int on = 1;
     int fd = io_socket_in_netns(netns_fd, d->addr.sa.sa_family, SOCK_STREAM);
@@ -141,6 +141,11 @@ static int open_stream(struct io_dial *d, int netns_fd)
     }
     if (d->addr.sa.sa_family != AF_UNIX) {
         (void)setsockopt(fd, IPPROTO_TCP, TCP_NODELAY, &on, sizeof(on)); /* only latency */
+    }
+    if (mark && setsockopt(fd, SOL_SOCKET, SO_MARK, &mark, sizeof(mark)) < 0) {
+        int r = -errno;
+        (void)close(fd);
+        return r;
     }
     d->stream = stream_new(d->loop, fd, STREAM_SOCKET);
     if (!d->stream) {
@@ -155,8 +160,8 @@ static void forget(struct io_owned *o)
     dial_free(container_of(o, struct io_dial, owned));
 }
 
-struct io_dial *io_dial_start(struct io_loop *l, const struct io_addr *a, int netns_fd,
-                              uint64_t timeout_ms, io_dial_cb *cb, void *arg)
+static struct io_dial *dial(struct io_loop *l, const struct io_addr *a, int netns_fd, uint32_t mark,
+                            uint64_t timeout_ms, io_dial_cb *cb, void *arg)
 {
     struct io_dial *d = NEW(struct io_dial);
 
@@ -168,13 +173,25 @@ struct io_dial *io_dial_start(struct io_loop *l, const struct io_addr *a, int ne
     loop_task_init(&d->done, on_done);
     io_timer_init(&d->deadline, l, on_deadline);
     io_timer_init(&d->retry, l, on_retry);
-    d->error = open_stream(d, netns_fd);
+    d->error = open_stream(d, netns_fd, mark);
     if (d->error || try_connect(d) == 0) {
         loop_task_add(l, &d->done);
     } else if (timeout_ms) {
         io_timer_start(&d->deadline, timeout_ms);
     }
     return d;
+}
+
+struct io_dial *io_dial_start(struct io_loop *l, const struct io_addr *a, int netns_fd,
+                              uint64_t timeout_ms, io_dial_cb *cb, void *arg)
+{
+    return dial(l, a, netns_fd, 0, timeout_ms, cb, arg);
+}
+
+struct io_dial *io_dial_start_marked(struct io_loop *l, const struct io_addr *a, uint32_t mark,
+                                     uint64_t timeout_ms, io_dial_cb *cb, void *arg)
+{
+    return dial(l, a, -1, mark, timeout_ms, cb, arg);
 }
 
 void io_dial_cancel(struct io_dial *d)

@@ -17,6 +17,10 @@ typedef void io_dial_cb(struct io_stream *s, int error, void *arg);
  * on the loop's thread, which is back in its own before this returns). */
 struct io_dial *io_dial_start(struct io_loop *l, const struct io_addr *a, int netns_fd,
                               uint64_t timeout_ms, io_dial_cb *cb, void *arg);
+/* The same, with SO_MARK set on the socket before it connects (0: none). Needs CAP_NET_ADMIN; a
+ * mark that cannot be set is an error, because packets would go where they must not. */
+struct io_dial *io_dial_start_marked(struct io_loop *l, const struct io_addr *a, uint32_t mark,
+                                     uint64_t timeout_ms, io_dial_cb *cb, void *arg);
 void io_dial_cancel(struct io_dial *d); /* cb is not called */
 /* A non-blocking socket created inside the namespace; for callers that block in workers too. */
 int io_socket_in_netns(int netns_fd, int family, int type);

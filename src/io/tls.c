@@ -393,6 +393,16 @@ static int load_identity(SSL_CTX *ssl, const char *cert_file, const char *key_fi
     return 0;
 }
 
+static int use_identity(SSL_CTX *ssl, const struct io_tls_server_opts *o, struct err *e)
+{
+    if (SSL_CTX_use_certificate(ssl, o->cert) != 1 || SSL_CTX_use_PrivateKey(ssl, o->key) != 1 ||
+        SSL_CTX_check_private_key(ssl) != 1 ||
+        (o->issuer && SSL_CTX_add1_chain_cert(ssl, o->issuer) != 1)) {
+        return ssl_err(e, "certificate", NULL);
+    }
+    return 0;
+}
+
 static int set_alpn(struct io_tls_ctx *c, const char *name, struct err *e)
 {
     size_t n = name ? strlen(name) : 0;
@@ -444,7 +454,9 @@ struct io_tls_ctx *io_tls_server_new(const struct io_tls_server_opts *o, struct 
 {
     struct io_tls_ctx *c = ctx_new(TLS_server_method());
 
-    if (load_identity(c->ssl, o->cert_file, o->key_file, e) < 0 || set_alpn(c, o->alpn, e) < 0) {
+    int r =
+        o->cert ? use_identity(c->ssl, o, e) : load_identity(c->ssl, o->cert_file, o->key_file, e);
+    if (r < 0 || set_alpn(c, o->alpn, e) < 0) {
         io_tls_ctx_unref(c);
         return NULL;
     }
@@ -462,9 +474,14 @@ static int trust(struct io_tls_ctx *c, const struct io_tls_client_opts *o, struc
     }
     c->verify = true;
     SSL_CTX_set_verify(c->ssl, SSL_VERIFY_PEER, NULL);
-    if (o->ca_file ? SSL_CTX_load_verify_file(c->ssl, o->ca_file) != 1
-                   : SSL_CTX_set_default_verify_paths(c->ssl) != 1) {
+    if (!o->ca_file && !o->ca_dir && SSL_CTX_set_default_verify_paths(c->ssl) != 1) {
+        return ssl_err(e, "trusted certificates", NULL);
+    }
+    if (o->ca_file && SSL_CTX_load_verify_file(c->ssl, o->ca_file) != 1) {
         return ssl_err(e, "trusted certificates", o->ca_file);
+    }
+    if (o->ca_dir && SSL_CTX_load_verify_dir(c->ssl, o->ca_dir) != 1) {
+        return ssl_err(e, "trusted certificates", o->ca_dir);
     }
     return 0;
 }

@@ -2,6 +2,9 @@
 
 #include "json/json.h"
 
+#include <malloc.h>
+#include <string.h>
+
 #include "base/must.h"
 #include "base/utf8.h"
 #include "json/tree.h"
@@ -69,6 +72,19 @@ struct json *json_parse_first(struct str text, struct err *e)
 void json_free(struct json *root)
 {
     json_decref(json_raw(root));
+}
+
+static void wiping_free(void *p)
+{
+    if (p) {
+        explicit_bzero(p, malloc_usable_size(p));
+        free(p);
+    }
+}
+
+void json_wipe_freed(void)
+{
+    json_set_alloc_funcs(xmalloc, wiping_free); /* jansson never reallocates */
 }
 
 bool json_is_object(const struct json *j)

@@ -28,6 +28,10 @@ static inline void json_free_cleanup(struct json **j)
     json_free(*j);
 }
 
+/* From now on memory of trees is wiped before it is freed: for programs whose JSON holds secrets.
+ * Call before any tree is made. */
+void json_wipe_freed(void);
+
 bool json_is_object(const struct json *j); /* all false for NULL */
 bool json_is_array(const struct json *j);
 bool json_is_string(const struct json *j);
