@@ -6,8 +6,10 @@
 #include "base/cleanup.h"
 #include "base/log.h"
 #include "egress/egress.h"
+#include "egress/vault/api.h"
 
 struct egress_part *const egress_parts[] = {
+    &vault_part,
     NULL,
 };
 

@@ -4,12 +4,14 @@
 
 #include <errno.h>
 #include <fcntl.h>
+#include <linux/magic.h>
 #include <stdatomic.h>
 #include <stdint.h>
 #include <string.h>
 #include <sys/mman.h>
 #include <sys/stat.h>
 #include <sys/syscall.h>
+#include <sys/vfs.h>
 #include <unistd.h>
 
 #include "base/cleanup.h"
@@ -19,6 +21,10 @@
 #define KEEP_MAGIC 0x4f53425641554c54u /* "OSBVAULT" */
 #define KEEP_HEADER 4096u
 #define KEEP_SIZE (KEEP_HEADER + 2u * VAULT_KEEP_SLOT)
+
+#ifndef SECRETMEM_MAGIC
+#define SECRETMEM_MAGIC 0x5345434d
+#endif
 
 struct header {
     uint64_t magic;          /* 0: fresh */
@@ -93,11 +99,14 @@ int vault_keep_create(void)
 struct vault_keep *vault_keep_open(int fd, struct err *e)
 {
     struct stat st;
-    if (fstat(fd, &st) < 0) {
+    struct statfs fs;
+    if (fstat(fd, &st) < 0 || fstatfs(fd, &fs) < 0) {
         (void)err_sys(e, errno, "%s", VAULT_KEEP_ENV);
         return NULL;
     }
-    if (!S_ISREG(st.st_mode) || st.st_size != KEEP_SIZE || st.st_nlink != 0) {
+    /* Never a file that somebody could find by a name. */
+    bool nameless = fs.f_type == SECRETMEM_MAGIC || (fs.f_type == TMPFS_MAGIC && st.st_nlink == 0);
+    if (st.st_size != KEEP_SIZE || !nameless) {
         (void)err_set(e, ERR_INVALID, "%s: descriptor %d is not a vault's memory", VAULT_KEEP_ENV,
                       fd);
         return NULL;
