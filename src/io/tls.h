@@ -13,18 +13,18 @@ struct x509_st;
 
 struct io_tls_server_opts {
     const char *cert_file, *key_file; /* PEM */
+    const char *alpn;                 /* offered protocol, usually "http/1.1"; NULL for none */
     /* Instead of files: objects of OpenSSL, each referenced as long as the context lives. */
     struct x509_st *cert, *issuer; /* issuer is sent along; may be NULL */
     struct evp_pkey_st *key;
-    const char *alpn; /* offered protocol, usually "http/1.1"; NULL for none */
 };
 
 struct io_tls_client_opts {
     const char *ca_file; /* both NULL: the system's */
-    const char *ca_dir;  /* hashed names as c_rehash makes them; files are read when needed */
     const char *cert_file, *key_file;
     bool insecure; /* do not verify: only on an explicit user option */
     const char *alpn;
+    const char *ca_dir; /* hashed names as c_rehash makes them; files are read when needed */
 };
 
 struct io_tls_ctx *io_tls_server_new(const struct io_tls_server_opts *o, struct err *e);
