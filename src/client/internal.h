@@ -16,6 +16,7 @@
 #define CLIENT_MAX_OUTPUT (256u << 20)   /* limit: collected output of one command */
 #define CLIENT_REQUEST_TIMEOUT_MS 30000u /* limit: one request, unless configured */
 #define CLIENT_READY_TIMEOUT_MS 30000u   /* limit: until a new sandbox answers */
+#define CLIENT_READY_POLL_MS 200u        /* limit: between two looks at a new sandbox */
 #define CLIENT_MAX_IDLE_CHANNELS 16      /* limit: kept connections sets of one client */
 
 struct channel; /* a curl handle with its connections */

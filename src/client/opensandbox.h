@@ -146,6 +146,7 @@ struct osb_create_opts {
     size_t n_volumes;
     const char *idempotency_key; /* NULL: one is made, so that a lost answer leaks nothing */
     uint64_t ready_timeout_ms;   /* 0: 30 s */
+    uint64_t ready_poll_ms;      /* longest pause between two looks; 0: 200 ms */
     bool skip_ready;             /* do not wait for the sandbox to answer */
     struct osb_call call;
 };
@@ -156,6 +157,10 @@ OSB_API struct osb_sandbox *osb_create(struct osb_client *c, const struct osb_cr
                                        struct osb_error *e);
 OSB_API struct osb_sandbox *osb_connect(struct osb_client *c, const char *id,
                                         const struct osb_call *call, struct osb_error *e);
+/* Waits until the sandbox answers: call->timeout_ms, 0 for 30 s; poll_ms is the longest pause
+ * between two looks, 0 for 200 ms. OSB_ENOTREADY when it does not; the sandbox is left as it is. */
+OSB_API int osb_wait_ready(struct osb_sandbox *s, uint64_t poll_ms, const struct osb_call *call,
+                           struct osb_error *e);
 /* A handle without asking anybody: whether the sandbox exists shows with the first call. */
 OSB_API struct osb_sandbox *osb_attach(struct osb_client *c, const char *id);
 OSB_API void osb_sandbox_free(struct osb_sandbox *s); /* the sandbox itself goes on */
@@ -383,6 +388,8 @@ OSB_API int osb_context_delete(struct osb_sandbox *s, const char *context_id, st
 OSB_API struct osb_result *osb_code_run(struct osb_sandbox *s, const char *context_id,
                                         const char *language, const char *code,
                                         const struct osb_run_opts *o, struct osb_error *e);
+/* Interrupts what runs in a context (or an execution, by the id its INIT event gave). */
+OSB_API int osb_code_interrupt(struct osb_sandbox *s, const char *context_id, struct osb_error *e);
 
 /* ---- terminals ---- */
 

@@ -536,3 +536,9 @@ struct osb_result *osb_code_run(struct osb_sandbox *s, const char *context_id, c
     json_obj_end(&out);
     return stream(s, "/code", &body, o, e);
 }
+
+int osb_code_interrupt(struct osb_sandbox *s, const char *context_id, struct osb_error *e)
+{
+    cleanup_free char *path = id_path("/code?id=", context_id, "");
+    return simple(s, "DELETE", path, e);
+}

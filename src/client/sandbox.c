@@ -197,8 +197,8 @@ static bool pause_ms(uint64_t ms, const struct osb_token *token)
 }
 
 /* Asks until the daemon inside answers, a final state is reached, or time is up. */
-static int wait_ready(struct osb_sandbox *s, uint64_t timeout_ms, const struct osb_call *call,
-                      struct osb_error *e)
+static int wait_ready(struct osb_sandbox *s, uint64_t timeout_ms, uint64_t poll_ms,
+                      const struct osb_call *call, struct osb_error *e)
 {
     uint64_t deadline = clock_mono_ms() + timeout_ms, wait = 5;
     struct osb_error last = {0};
@@ -227,7 +227,7 @@ static int wait_ready(struct osb_sandbox *s, uint64_t timeout_ms, const struct o
             (void)osb_fail(&last, OSB_ECANCELED, "canceled");
             break;
         }
-        wait = MIN(wait * 2, (uint64_t)200);
+        wait = MIN(wait * 2, poll_ms ? poll_ms : CLIENT_READY_POLL_MS);
     } while (clock_mono_ms() < deadline);
     if (e) {
         *e = last;
@@ -244,14 +244,20 @@ static int wait_ready(struct osb_sandbox *s, uint64_t timeout_ms, const struct o
     return -1;
 }
 
+int osb_wait_ready(struct osb_sandbox *s, uint64_t poll_ms, const struct osb_call *call,
+                   struct osb_error *e)
+{
+    static const struct osb_call none;
+    call = call ? call : &none;
+    return wait_ready(s, call->timeout_ms ? call->timeout_ms : CLIENT_READY_TIMEOUT_MS, poll_ms,
+                      call, e);
+}
+
 struct osb_sandbox *osb_connect(struct osb_client *c, const char *id, const struct osb_call *call,
                                 struct osb_error *e)
 {
-    static const struct osb_call none;
     struct osb_sandbox *s = sandbox_new(c, id);
-    call = call ? call : &none;
-    if (!sandbox_service(s, OSB_EXECD, e) ||
-        wait_ready(s, call->timeout_ms ? call->timeout_ms : CLIENT_READY_TIMEOUT_MS, call, e) < 0) {
+    if (!sandbox_service(s, OSB_EXECD, e) || osb_wait_ready(s, 0, call, e) < 0) {
         osb_sandbox_free(s);
         return NULL;
     }
@@ -473,8 +479,8 @@ struct osb_sandbox *osb_create(struct osb_client *c, const struct osb_create_opt
     }
     struct osb_sandbox *s = sandbox_new(c, id);
     if (o->skip_ready ||
-        wait_ready(s, o->ready_timeout_ms ? o->ready_timeout_ms : CLIENT_READY_TIMEOUT_MS, &o->call,
-                   e) == 0) {
+        wait_ready(s, o->ready_timeout_ms ? o->ready_timeout_ms : CLIENT_READY_TIMEOUT_MS,
+                   o->ready_poll_ms, &o->call, e) == 0) {
         return s;
     }
     (void)osb_kill_id(c, id, NULL); /* the error that is reported is the first one */
