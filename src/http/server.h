@@ -152,4 +152,6 @@ void http_reply_header(struct http_reply *r, struct str name, struct str value);
  * -EPIPE when the client has left. Returning from the handler ends the stream. */
 int http_reply_stream(struct http_reply *r, int status, const char *ctype);
 int http_reply_write(struct http_reply *r, struct str data);
+/* Cuts the connection when the handler returns: the client sees that the stream is not whole. */
+void http_reply_abort(struct http_reply *r);
 bool http_req_client_gone(const struct http_req *req); /* any thread */

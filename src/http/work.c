@@ -25,7 +25,7 @@ struct http_reply_priv {
     pthread_cond_t room;
     struct buf pipe;    /* from worker to loop */
     struct buf headers; /* "name\0value\0" pairs */
-    bool streaming, posted, full, gone;
+    bool streaming, posted, full, gone, aborted;
     int stream_status;
     char *stream_ctype;
 };
@@ -117,7 +117,11 @@ static void answer(struct http_reply_priv *w)
 {
     if (w->streaming) {
         pump(w);
-        http_resp_end(w->req);
+        if (w->aborted) {
+            http_resp_abort(w->req);
+        } else {
+            http_resp_end(w->req);
+        }
         return;
     }
     set_headers(w);
@@ -215,6 +219,11 @@ int http_reply_write(struct http_reply *r, struct str data)
         }
     }
     return 0;
+}
+
+void http_reply_abort(struct http_reply *r)
+{
+    r->priv->aborted = true; /* read on the loop after the handler has returned */
 }
 
 /* ---- on the loop: the request ---- */

@@ -302,10 +302,12 @@ void app_run(struct app *app)
     io_signal_watch(app->control, SIGINT, on_term, app);
     io_signal_watch(app->control, SIGHUP, on_hup, app);
     lifecycle_start(app->lc);
+    app_prune_start(app);
     io_group_start(app->group);
     app->running = true;
     io_loop_run(app->control);
     io_timer_stop(&app->drain_timer);
+    app_prune_stop(app);
 }
 
 static void close_loop(void *arg)

@@ -34,10 +34,11 @@ struct app {
     struct renew_source *renew; /* Redis consumer, or NULL */
     struct io_addr bound;
     int lock_fd;
+    unsigned n_image_calls; /* atomic: long ones at work */
     /* stopping */
     bool running, stopping;
     unsigned n_draining;
-    struct io_timer drain_timer;
+    struct io_timer drain_timer, prune_timer;
     pthread_mutex_t close_lock;
     pthread_cond_t close_cond;
     unsigned n_closed;

@@ -20,6 +20,7 @@
 #include "model/sandbox.h"
 
 struct runtime;
+struct image_store;
 
 #define SANDBOX_ID_MAX 64
 
@@ -171,6 +172,8 @@ struct runtime_ops {
      * Returns the number removed, or -1. */
     int (*sweep)(struct runtime *rt, bool (*is_known)(const char *id, void *arg), void *arg,
                  struct err *e);
+    /* The images it keeps itself; NULL: another program does. */
+    struct image_store *(*images)(struct runtime *rt);
     void (*free)(struct runtime *rt); /* sandboxes go on */
 };
 

@@ -367,6 +367,11 @@ static void oci_free(struct runtime *rt)
     free(o);
 }
 
+static struct image_store *oci_images(struct runtime *rt)
+{
+    return oci_of(rt)->images;
+}
+
 static const struct runtime_ops oci_ops = {
     .name = "oci",
     .create = oci_create,
@@ -382,6 +387,7 @@ static const struct runtime_ops oci_ops = {
     .adopt = oci_adopt,
     .check = oci_check,
     .sweep = oci_sweep,
+    .images = oci_images,
     .free = oci_free,
 };
 
