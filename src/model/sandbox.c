@@ -205,6 +205,35 @@ static const struct json_field sandbox_list_fields[] = {
 const struct json_table sandbox_list_table = {"ListSandboxesResponse", sizeof(struct sandbox_list),
                                               sandbox_list_fields};
 
+static const struct json_field snapshot_view_fields[] = {
+    JSON_FIELD(struct snapshot_view, id, "id", JSON_F_STR, .required = true),
+    JSON_FIELD(struct snapshot_view, sandbox_id, "sandboxId", JSON_F_STR, .required = true),
+    JSON_FIELD(struct snapshot_view, name, "name", JSON_F_STR),
+    JSON_FIELD(struct snapshot_view, status, "status", JSON_F_OBJ, .sub = &sandbox_status_table,
+               .required = true),
+    JSON_FIELD(struct snapshot_view, created_at, "createdAt", JSON_F_TIME, .required = true),
+    {0},
+};
+const struct json_table snapshot_view_table = {"Snapshot", sizeof(struct snapshot_view),
+                                               snapshot_view_fields};
+
+static const struct json_field snapshot_list_fields[] = {
+    JSON_FIELD(struct snapshot_list, items, "items", JSON_F_OBJ_LIST, .sub = &snapshot_view_table),
+    JSON_FIELD(struct snapshot_list, pagination, "pagination", JSON_F_OBJ,
+               .sub = &pagination_table),
+    {0},
+};
+const struct json_table snapshot_list_table = {"ListSnapshotsResponse",
+                                               sizeof(struct snapshot_list), snapshot_list_fields};
+
+static const struct json_field snapshot_request_fields[] = {
+    JSON_FIELD(struct snapshot_request, name, "name", JSON_F_STR, .min_len = 1,
+               .max_len = SNAPSHOT_NAME_MAX),
+    {0},
+};
+const struct json_table snapshot_request_table = {
+    "CreateSnapshotRequest", sizeof(struct snapshot_request), snapshot_request_fields};
+
 static const struct json_field renew_request_fields[] = {
     JSON_FIELD(struct renew_request, expires_at, "expiresAt", JSON_F_TIME, .alias = "expires_at",
                .required = true, .lenient = true),

@@ -110,6 +110,23 @@ struct sandbox_list {
     struct pagination *pagination;
 };
 
+#define SNAPSHOT_NAME_MAX 256 /* limit: characters of a snapshot's name */
+
+struct snapshot_view {
+    const char *id, *sandbox_id, *name;
+    struct sandbox_status *status;
+    struct opt_int created_at;
+};
+
+struct snapshot_list {
+    struct obj_list items; /* struct snapshot_view */
+    struct pagination *pagination;
+};
+
+struct snapshot_request {
+    const char *name;
+};
+
 struct renew_request {
     struct opt_int expires_at;
 };
@@ -130,6 +147,9 @@ extern const struct json_table sandbox_status_table;
 extern const struct json_table sandbox_created_table;
 extern const struct json_table sandbox_view_table;
 extern const struct json_table sandbox_list_table;
+extern const struct json_table snapshot_view_table;
+extern const struct json_table snapshot_list_table;
+extern const struct json_table snapshot_request_table;
 extern const struct json_table pagination_table;
 extern const struct json_table renew_request_table;
 extern const struct json_table endpoint_view_table;

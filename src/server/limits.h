@@ -19,6 +19,8 @@
 #define IDEMPOTENCY_KEY_MAX 255u /* bytes of an Idempotency-Key */
 #define REQUEST_ID_MAX 128u      /* bytes of an X-Request-ID that is echoed */
 #define API_QUEUE_MAX 4096u      /* API calls waiting for a worker: 503 */
+#define SNAPSHOT_THREADS 2u      /* snapshots taken at once */
+#define SNAPSHOT_QUEUE_MAX 1024u /* and waiting: 503 */
 #define MAINT_THREADS 4u         /* removals by expiry and reconcile at once */
 #define MAINT_QUEUE_MAX 65536u   /* and waiting */
 #define PAGE_SIZE_MAX 200        /* entries of one page */

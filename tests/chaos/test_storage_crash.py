@@ -1,4 +1,4 @@
-"""kill -9 in the middle of what is done for volumes, then start again: nothing lost, nothing left."""
+"""kill -9 in the middle of what is done for volumes and snapshots, then start again: nothing lost, nothing left."""
 
 import os
 
@@ -59,3 +59,70 @@ def test_delete_with_volume(make, point):
     s.wait_gone(id)
     s.assert_clean()
     wait_for("the volume going", lambda: volumes_of(s) == [])
+
+
+# ---- snapshots ----
+
+REMOVING = ["server.snapshot.deleting", "server.snapshot.removed", "oci.snapshot.removing"]
+
+
+def layers(s):
+    return [x for x in os.listdir(os.path.join(s.data, "images", "layers")) if x.startswith("snap-")]
+
+
+def unfinished(s):
+    return os.listdir(os.path.join(s.data, "images", "tmp"))
+
+
+@pytest.mark.parametrize("point", [p for p in points("oci.snapshot.", "server.snapshot.") if p not in REMOVING])
+def test_snapshot(make, point):
+    s = make()
+    id = s.create()["id"]
+    s.run(id, "echo kept > /root/x")
+    crash(s, point, lambda: s.call("POST", f"/v1/sandboxes/{id}/snapshots"))
+    assert s.state(id) == "Running" and s.run(id, "cat /root/x")[0] == "kept", "not frozen, nothing lost"
+    snap, = s.ok("GET", "/v1/snapshots")["items"]
+    assert snap["status"]["state"] in ("Ready", "Failed"), snap
+    late = point in ("oci.snapshot.recorded", "server.snapshot.captured")
+    assert snap["status"]["reason"] == ("snapshot_recovery_ready" if late else "snapshot_recovery_missing_image")
+    if late:
+        b = s.create(image=None, entrypoint=None, snapshotId=snap["id"])["id"]
+        assert s.run(b, "cat /root/x")[0] == "kept"
+        s.delete(b)
+    else:
+        assert layers(s) == []
+    assert unfinished(s) == []
+    s.ok("DELETE", f"/v1/snapshots/{snap['id']}", status=204)
+    s.delete(id)
+    s.assert_clean()
+    assert layers(s) == []
+
+
+@pytest.mark.parametrize("point", REMOVING)
+def test_snapshot_delete(make, point):
+    s = make()
+    id = s.create()["id"]
+    snap = s.ok("POST", f"/v1/sandboxes/{id}/snapshots")["id"]
+    wait_for("the snapshot", lambda: s.ok("GET", f"/v1/snapshots/{snap}")["status"]["state"] == "Ready")
+    crash(s, point, lambda: s.call("DELETE", f"/v1/snapshots/{snap}"))
+    assert s.ok("GET", "/v1/snapshots")["items"] == [] and layers(s) == []
+
+
+@pytest.mark.parametrize("point", ["oci.create.after_image", "oci.create.after_spawn", "server.create.running"])
+def test_restore(make, point):
+    s = make()
+    id = s.create()["id"]
+    s.run(id, "echo kept > /root/x")
+    snap = s.ok("POST", f"/v1/sandboxes/{id}/snapshots")["id"]
+    wait_for("the snapshot", lambda: s.ok("GET", f"/v1/snapshots/{snap}")["status"]["state"] == "Ready")
+    s.delete(id)
+    body = request_body(image=None, snapshotId=snap)
+    crash(s, point, lambda: s.call("POST", "/v1/sandboxes", body, headers={"Idempotency-Key": "k"}))
+    settle(s)
+    again = s.ok("POST", "/v1/sandboxes", body, headers={"Idempotency-Key": "k"})["id"]
+    settle(s)
+    assert [x["id"] for x in s.list()] == [again] and s.run(again, "cat /root/x")[0] == "kept"
+    s.ok("DELETE", f"/v1/snapshots/{snap}", status=204)
+    s.delete(again)
+    s.assert_clean()
+    assert layers(s) == []

@@ -64,6 +64,7 @@ void route_diag_inspect(struct http_req *req, struct http_reply *r);
 void route_diag_summary(struct http_req *req, struct http_reply *r);
 void route_snapshot_create(struct http_req *req, struct http_reply *r);
 void route_snapshot_list(struct http_req *req, struct http_reply *r);
+void route_snapshot_delete(struct http_req *req, struct http_reply *r);
 void route_snapshot_get(struct http_req *req, struct http_reply *r);
 void route_pool(struct http_req *req, struct http_reply *r);
 void route_image_list(struct http_req *req, struct http_reply *r);

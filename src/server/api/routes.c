@@ -44,7 +44,7 @@ const struct http_route api_routes[] = {
     WORK("POST", "/sandboxes/{id}/snapshots", route_snapshot_create),
     WORK("GET", "/snapshots", route_snapshot_list),
     WORK("GET", "/snapshots/{id}", route_snapshot_get),
-    WORK("DELETE", "/snapshots/{id}", route_snapshot_get),
+    WORK("DELETE", "/snapshots/{id}", route_snapshot_delete),
     WORK("GET", "/sandboxes/{id}/diagnostics/logs", route_diag_logs),
     WORK("GET", "/sandboxes/{id}/diagnostics/events", route_diag_events),
     WORK("GET", "/sandboxes/{id}/diagnostics/inspect", route_diag_inspect),

@@ -1,51 +1,143 @@
-/* Snapshots and pools. The runtimes of this build have neither yet: what can be answered truthfully
- * is (nothing is listed, nothing is found), the rest says that it is not implemented. */
+/* Snapshots, and pools, which the runtimes of this build do not have. */
 
 #include "base/cleanup.h"
 #include "server/api/api.h"
 
-DEFINE_CLEANUP(struct sandbox *, sandbox_unref)
+static void to_view(const struct store_snapshot *s, struct arena *a, struct snapshot_view *v)
+{
+    struct sandbox_status *st = ARENA_NEW(a, struct sandbox_status);
+    *st = (struct sandbox_status){.state = s->state,
+                                  .reason = s->reason,
+                                  .message = s->message,
+                                  .last_transition_at = {true, s->transition_us}};
+    *v = (struct snapshot_view){.id = s->id,
+                                .sandbox_id = s->sandbox_id,
+                                .name = s->name,
+                                .status = st,
+                                .created_at = {true, s->created_us}};
+}
+
+/* The body may be missing altogether. */
+static int read_request(struct http_req *req, struct json **ret, struct snapshot_request *q,
+                        struct problem *p)
+{
+    struct json_issues is = {0};
+    struct err e = {0};
+    if (str_trim(http_req_body(req)).n == 0) {
+        return 0;
+    }
+    if (body_json(req, http_req_body(req), ret, p) < 0) {
+        return -1;
+    }
+    return json_decode(http_req_arena(req), &snapshot_request_table, *ret, q, &is, &e) < 0
+               ? problem_issues(p, "body", &is, *ret)
+               : 0;
+}
 
 void route_snapshot_create(struct http_req *req, struct http_reply *r)
 {
     cleanup_(problem_done) struct problem p = {0};
+    cleanup_(json_free) struct json *body = NULL;
     struct caller c = api_caller(req);
-    cleanup_(sandbox_unref) struct sandbox *sb =
-        lifecycle_get(app_of(req)->lc, &c, http_req_param(req, "id"), &p);
-    if (sb) {
-        (void)problem_set(&p, 501, "SNAPSHOT::NOT_IMPLEMENTED",
-                          "this runtime cannot take snapshots");
+    struct snapshot_request q = {0};
+    struct store_snapshot s;
+    if (read_request(req, &body, &q, &p) < 0 ||
+        lifecycle_snapshot(app_of(req)->lc, &c, http_req_param(req, "id"), q.name,
+                           http_req_arena(req), &s, &p) < 0) {
+        reply_problem(r, &p);
+        return;
     }
-    reply_problem(r, &p);
+    struct snapshot_view v;
+    to_view(&s, http_req_arena(req), &v);
+    http_reply_header(r, STR("Location"),
+                      str_from(arena_printf(http_req_arena(req), "/v1/snapshots/%s", s.id)));
+    reply_view(r, 202, &snapshot_view_table, &v);
+}
+
+/* ---- list ---- */
+#define STATE_FILTERS_MAX 32u
+
+static const char *query_text(struct http_req *req, const char *key)
+{
+    struct str v = http_req_query_get(req, key, 0);
+    return v.p && v.n ? arena_str(http_req_arena(req), v) : NULL;
+}
+
+static int read_filter(struct http_req *req, struct store_snapshot_filter *f, struct problem *p)
+{
+    int64_t page, size;
+    if (query_int(req, "page", 1, INT64_MAX, 1, &page, p) < 0 ||
+        query_int(req, "pageSize", 1, PAGE_SIZE_MAX, PAGE_SIZE_DEFAULT, &size, p) < 0) {
+        return -1;
+    }
+    f->page = (size_t)page;
+    f->page_size = (size_t)size;
+    f->sandbox_id = query_text(req, "sandboxId");
+    f->name = query_text(req, "name");
+    struct str *states = arena_array(http_req_arena(req), STATE_FILTERS_MAX, sizeof(*states));
+    struct str v;
+    while (f->n_states < STATE_FILTERS_MAX &&
+           (v = http_req_query_get(req, "state", f->n_states)).p) {
+        states[f->n_states++] = v;
+    }
+    f->states = states;
+    return 0;
 }
 
 void route_snapshot_list(struct http_req *req, struct http_reply *r)
 {
     cleanup_(problem_done) struct problem p = {0};
-    int64_t page, size;
-    if (query_int(req, "page", 1, INT64_MAX, 1, &page, &p) < 0 ||
-        query_int(req, "pageSize", 1, PAGE_SIZE_MAX, PAGE_SIZE_DEFAULT, &size, &p) < 0) {
+    struct arena *a = http_req_arena(req);
+    struct store_snapshot_filter f = {.owner = api_caller(req).owner};
+    struct store_snapshot *rows = NULL;
+    struct err e = {0};
+    size_t n = 0, total = 0;
+    if (read_filter(req, &f, &p) < 0 ||
+        (store_snapshot_list(lifecycle_store(app_of(req)->lc), a, &f, &rows, &n, &total, &e) < 0 &&
+         problem_err(&p, 0, CODE_GENERAL, &e) < 0)) {
         reply_problem(r, &p);
         return;
     }
+    struct snapshot_view *v = arena_array(a, n + 1, sizeof(*v));
+    for (size_t i = 0; i < n; i++) {
+        to_view(&rows[i], a, &v[i]);
+    }
+    int64_t pages = (int64_t)((total + f.page_size - 1) / f.page_size);
     struct pagination pg = {
-        .page = {true, page},
-        .page_size = {true, size},
-        .total_items = {true, 0},
-        .total_pages = {true, 0},
-        .has_next_page = {true, false},
+        .page = {true, (int64_t)f.page},
+        .page_size = {true, (int64_t)f.page_size},
+        .total_items = {true, (int64_t)total},
+        .total_pages = {true, pages},
+        .has_next_page = {true, (int64_t)f.page < pages},
     };
-    struct sandbox_list l = {.items = {NULL, 0, true}, .pagination = &pg};
-    reply_view(r, 200, &sandbox_list_table, &l);
+    struct snapshot_list l = {.items = {v, n, true}, .pagination = &pg};
+    reply_view(r, 200, &snapshot_list_table, &l);
 }
 
 void route_snapshot_get(struct http_req *req, struct http_reply *r)
 {
     cleanup_(problem_done) struct problem p = {0};
-    struct str id = http_req_param(req, "id");
-    (void)problem_set(&p, 404, "SNAPSHOT::NOT_FOUND", "there is no snapshot %.*s",
-                      (int)(id.n < 64 ? id.n : 64), id.p ? id.p : "");
-    reply_problem(r, &p);
+    struct caller c = api_caller(req);
+    struct store_snapshot s;
+    if (lifecycle_snapshot_get(app_of(req)->lc, &c, http_req_param(req, "id"), http_req_arena(req),
+                               &s, &p) < 0) {
+        reply_problem(r, &p);
+        return;
+    }
+    struct snapshot_view v;
+    to_view(&s, http_req_arena(req), &v);
+    reply_view(r, 200, &snapshot_view_table, &v);
+}
+
+void route_snapshot_delete(struct http_req *req, struct http_reply *r)
+{
+    cleanup_(problem_done) struct problem p = {0};
+    struct caller c = api_caller(req);
+    if (lifecycle_snapshot_delete(app_of(req)->lc, &c, http_req_param(req, "id"), &p) < 0) {
+        reply_problem(r, &p);
+        return;
+    }
+    r->status = 204;
 }
 
 void route_pool(struct http_req *req, struct http_reply *r)

@@ -108,6 +108,44 @@ int image_store_remove(struct image_store *s, const char *name, struct err *e)
     return r;
 }
 
+static void collect(struct image_store *s, const char *const *ids, size_t n, struct drops *d)
+{
+    struct image_list l;
+    if (image_list_read(s, &l, NULL) < 0) {
+        return;
+    }
+    for (size_t i = 0; i < n; i++) {
+        if (!layer_wanted(&l, ids[i]) && !map_get(&s->pins, str_from(ids[i]))) {
+            layer_drop(s, ids[i], d);
+        }
+    }
+    image_list_done(&l);
+}
+
+void image_store_collect(struct image_store *s, const char *const *layer_ids, size_t n)
+{
+    struct drops d = {0};
+    (void)pthread_mutex_lock(&s->lock);
+    collect(s, layer_ids, n, &d);
+    (void)pthread_mutex_unlock(&s->lock);
+    drops_delete(s, &d);
+}
+
+int image_store_forget(struct image_store *s, const char *name, struct err *e)
+{
+    struct drops d = {0};
+    struct err missing = {0};
+    cleanup_(image_free) struct image *img = image_store_peek(s, name, NULL, &missing);
+    if (!img) {
+        return 0;
+    }
+    (void)pthread_mutex_lock(&s->lock);
+    int r = image_drop(s, img, &d, e);
+    (void)pthread_mutex_unlock(&s->lock);
+    drops_delete(s, &d);
+    return r;
+}
+
 /* ---- pruning ---- */
 
 /* Layers without a record: a crash, or a pull that failed halfway, left them. */

@@ -101,6 +101,11 @@ int image_store_list(struct image_store *s, void (*fn)(const struct image *img, 
                      void *arg, struct err *e);
 /* Removes the name, and the layers nobody needs any more. ERR_CONFLICT while a sandbox uses it. */
 int image_store_remove(struct image_store *s, const char *name, struct err *e);
+/* The same although its layers are in use: those stay until image_store_collect() finds that they
+ * are not any more. A name that is not there is success. */
+int image_store_forget(struct image_store *s, const char *name, struct err *e);
+/* Removes those of the layers that no image and no pin holds. */
+void image_store_collect(struct image_store *s, const char *const *layer_ids, size_t n);
 /* Removes least recently used images until at most max_bytes are left, and what broken pulls left
  * behind. Never an image in use, never a snapshot. */
 struct image_prune {

@@ -369,9 +369,8 @@ int lifecycle_create(struct lifecycle *lc, const struct caller *c, struct create
             return join(lc, sb, plan, w, p);
         }
     }
-    if (plan->snapshot_id) {
-        return problem_set(p, 404, "SNAPSHOT::NOT_FOUND", "there is no snapshot %.64s",
-                           plan->snapshot_id);
+    if (plan->snapshot_id && snapshot_restorable(lc, c, plan->snapshot_id, p) < 0) {
+        return -1;
     }
     char id[UUID_LEN + 1];
     rand_uuid(id);

@@ -25,8 +25,9 @@ struct lifecycle {
     struct store *store;
     struct runtime *rt;
     struct io_loop *loop;
-    struct io_pool *creates; /* creates only: they may take long */
-    struct io_pool *maint;   /* removals by expiry, exits, renewals, sweeps */
+    struct io_pool *creates;  /* creates only: they may take long */
+    struct io_pool *captures; /* snapshots */
+    struct io_pool *maint;    /* removals by expiry, exits, renewals, sweeps */
 
     pthread_mutex_t cfg_lock;
     struct config *cfg;
@@ -102,6 +103,12 @@ int remove_run(struct lifecycle *lc, struct sandbox *sb, const struct caller *c,
 int remove_record(struct lifecycle *lc, struct sandbox *sb, const struct caller *c,
                   const char *type, const char *reason, const char *message, struct err *e);
 void remove_async(struct lifecycle *lc, struct sandbox *sb); /* expired, or a retry */
+
+/* ---- snapshot.c ---- */
+/* 0 when a sandbox can be made from it; 404 and 409 otherwise. */
+int snapshot_restorable(struct lifecycle *lc, const struct caller *c, const char *id,
+                        struct problem *p);
+void snapshot_recover(struct lifecycle *lc);
 
 /* ---- reconcile.c ---- */
 void reconcile_exit_cb(const char *id, const struct runtime_status *st, void *arg);

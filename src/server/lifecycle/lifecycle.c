@@ -34,6 +34,7 @@ struct lifecycle *lifecycle_new(const struct lifecycle_opts *o)
     int64_t n = o->cfg->limits.create_concurrency;
     lc->creates = io_pool_new("create", n ? (unsigned)n : 4 * cpu_count(),
                               (size_t)o->cfg->limits.create_queue + 65536);
+    lc->captures = io_pool_new("capture", SNAPSHOT_THREADS, SNAPSHOT_QUEUE_MAX);
     lc->maint = io_pool_new("maint", MAINT_THREADS, MAINT_QUEUE_MAX);
     o->rt->on_exit_arg = lc;
     o->rt->on_exit = reconcile_exit_cb;
@@ -47,6 +48,7 @@ void lifecycle_free(struct lifecycle *lc)
     }
     __atomic_store_n(&lc->stopping, true, __ATOMIC_RELAXED);
     io_pool_free(lc->creates);
+    io_pool_free(lc->captures);
     io_pool_free(lc->maint);
     expiry_done(&lc->expiry);
     registry_done(&lc->reg);

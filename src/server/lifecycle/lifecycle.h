@@ -89,6 +89,16 @@ int lifecycle_patch_metadata(struct lifecycle *lc, const struct caller *c, struc
  * by renew_intent.min_interval_seconds. Any thread: the work is queued. */
 void lifecycle_touch(struct lifecycle *lc, struct sandbox *sb, const char *source);
 
+/* ---- snapshots ---- */
+/* Records it as Creating and queues the work. The row is in the arena. */
+int lifecycle_snapshot(struct lifecycle *lc, const struct caller *c, struct str id,
+                       const char *name, struct arena *a, struct store_snapshot *ret,
+                       struct problem *p);
+int lifecycle_snapshot_get(struct lifecycle *lc, const struct caller *c, struct str id,
+                           struct arena *a, struct store_snapshot *ret, struct problem *p);
+int lifecycle_snapshot_delete(struct lifecycle *lc, const struct caller *c, struct str id,
+                              struct problem *p);
+
 /* ---- listening ---- */
 /* Every state change and every action on a sandbox passes here, in the thread that made it. */
 typedef void lifecycle_listener(const struct store_event *ev, const struct sandbox *sb, void *arg);

@@ -170,6 +170,8 @@ int plan_volumes(struct create_plan *plan, const struct config *cfg, struct prob
                                    "volumes: the name '%s' is used twice", v[i].name);
             }
         }
+    }
+    for (size_t i = 0; i < n; i++) {
         if (check_one(plan, &v[i], cfg, p) < 0) {
             return -1;
         }

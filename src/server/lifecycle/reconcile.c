@@ -339,6 +339,7 @@ int lifecycle_recover(struct lifecycle *lc, struct err *e)
     }
     free(all);
     int r = remove_orphans(lc, e);
+    snapshot_recover(lc);
     log_info("recovered", LOG_I("records", n), LOG_I("containers", map_len(&s.by_id)),
              LOG_I("us", clock_mono_us() - begin));
     seen_done(&s);

@@ -14,8 +14,13 @@ static const char *const state_names[SB__COUNT] = {
 };
 
 static const char *const op_names[OP__COUNT] = {
-    [OP_NONE] = "nothing",         [OP_CREATE] = "being created", [OP_PAUSE] = "being paused",
-    [OP_RESUME] = "being resumed", [OP_REMOVE] = "being removed", [OP_INSPECT] = "being inspected",
+    [OP_NONE] = "nothing",
+    [OP_CREATE] = "being created",
+    [OP_PAUSE] = "being paused",
+    [OP_RESUME] = "being resumed",
+    [OP_REMOVE] = "being removed",
+    [OP_INSPECT] = "being inspected",
+    [OP_SNAPSHOT] = "being captured",
 };
 
 const char *sandbox_state_name(enum sandbox_state s)

@@ -34,7 +34,16 @@ enum sandbox_state {
     SB__COUNT
 };
 
-enum sandbox_op { OP_NONE, OP_CREATE, OP_PAUSE, OP_RESUME, OP_REMOVE, OP_INSPECT, OP__COUNT };
+enum sandbox_op {
+    OP_NONE,
+    OP_CREATE,
+    OP_PAUSE,
+    OP_RESUME,
+    OP_REMOVE,
+    OP_INSPECT,
+    OP_SNAPSHOT,
+    OP__COUNT
+};
 
 struct create_plan;
 

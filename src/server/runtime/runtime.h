@@ -160,6 +160,7 @@ struct runtime_ops {
     /* Captures the writable layer as `snapshot_id`. NULL: this runtime cannot. */
     int (*snapshot)(struct runtime *rt, const char *id, const char *snapshot_id, struct err *e);
     int (*snapshot_remove)(struct runtime *rt, const char *snapshot_id, struct err *e);
+    int (*snapshot_exists)(struct runtime *rt, const char *snapshot_id, struct err *e); /* 1, 0 */
     /* After a restart of the server: take charge again of what `list` would show (exit watchers,
      * network leases). Called once, before the API is open. */
     int (*adopt)(struct runtime *rt, struct err *e);

@@ -14,6 +14,13 @@
 #define WAL_PAGES_BEFORE_CHECKPOINT 1000
 #define WAL_PAGES_AT_COMMIT 20000 /* backstop, should nobody call store_checkpoint() */
 
+#define SNAPSHOT_COLUMNS                                                                           \
+    "id, owner, source_sandbox_id, name, spec, state, reason, message, created_us, transition_us"
+#define SNAPSHOT_FILTER                                                                            \
+    " FROM snapshots WHERE (?1 IS NULL OR owner = ?1) AND (?2 IS NULL OR source_sandbox_id = ?2) " \
+    "AND (?3 IS NULL OR name = ?3) AND (?4 IS NULL OR "                                            \
+    "instr(?4, char(10) || state || char(10)) > 0)"
+
 static const char *const stmt_sql[STMT__COUNT] = {
     [STMT_BEGIN] = "BEGIN IMMEDIATE",
     [STMT_COMMIT] = "COMMIT",
@@ -39,6 +46,17 @@ static const char *const stmt_sql[STMT__COUNT] = {
         "SELECT id, owner, runtime, state, reason, message, created_us, transition_us, expires_us, "
         "image, snapshot_id, os, arch, entrypoint, metadata, renew_extend_s, spec, egress_token, "
         "idem_key, idem_hash, answered, had_auth FROM sandboxes WHERE id = ?1",
+    [STMT_SNAPSHOT_INSERT] =
+        "INSERT INTO snapshots(" SNAPSHOT_COLUMNS ") VALUES(?,?,?,?,?,?,?,?,?,?)",
+    [STMT_SNAPSHOT_STATE] = "UPDATE snapshots SET state = ?3, reason = ?4, message = ?5, "
+                            "spec = coalesce(?6, spec), transition_us = ?7 "
+                            "WHERE id = ?1 AND (?2 IS NULL OR state = ?2)",
+    [STMT_SNAPSHOT_DELETE] = "DELETE FROM snapshots WHERE id = ?1",
+    [STMT_SNAPSHOT_GET] = "SELECT " SNAPSHOT_COLUMNS " FROM snapshots WHERE id = ?1 AND "
+                          "(?2 IS NULL OR owner = ?2)",
+    [STMT_SNAPSHOT_LIST] = "SELECT " SNAPSHOT_COLUMNS SNAPSHOT_FILTER
+                           " ORDER BY created_us DESC, id DESC LIMIT ?5 OFFSET ?6",
+    [STMT_SNAPSHOT_COUNT] = "SELECT count(*)" SNAPSHOT_FILTER,
     [STMT_EVENT_INSERT] = "INSERT INTO events(at_us, sandbox_id, owner, type, actor, request_id, "
                           "reason, message) VALUES(?,?,?,?,?,?,?,?)",
     [STMT_EVENT_LIST] = "SELECT seq, at_us, sandbox_id, owner, type, actor, request_id, reason, "

@@ -78,3 +78,32 @@ int store_event_list(struct store *s, struct arena *a, const char *sandbox_id, u
                      struct store_event **ret, size_t *ret_n, struct err *e);
 /* Deletes at most `max_rows` events older than before_us. Returns the number, or -1. */
 int store_event_prune(struct store *s, int64_t before_us, unsigned max_rows, struct err *e);
+
+/* ---- snapshots ---- */
+struct store_snapshot {
+    const char *id, *owner, *sandbox_id;
+    const char *name; /* or NULL */
+    const char *spec; /* JSON: {"image": name} once there is something to restore from, else {} */
+    const char *state, *reason, *message;
+    int64_t created_us, transition_us;
+};
+struct store_snapshot_filter {
+    const char *owner, *sandbox_id, *name; /* NULL: any */
+    const struct str *states;              /* any of them, exactly; none: all */
+    size_t n_states;
+    size_t page, page_size; /* from 1 */
+};
+int store_snapshot_insert(struct store *s, const struct store_snapshot *r,
+                          const struct store_event *ev, struct err *e);
+/* Only if it is in the state `from` (NULL: in any). spec NULL: as it was. Returns 1 when changed, 0
+ * when not, -1. */
+int store_snapshot_set_state(struct store *s, const char *id, const char *from,
+                             const struct store_snapshot *to, struct err *e);
+int store_snapshot_delete(struct store *s, const char *id, struct err *e);
+/* owner NULL: of any. ERR_NOT_FOUND. */
+int store_snapshot_get(struct store *s, struct arena *a, const char *owner, const char *id,
+                       struct store_snapshot *ret, struct err *e);
+/* Newest first. */
+int store_snapshot_list(struct store *s, struct arena *a, const struct store_snapshot_filter *f,
+                        struct store_snapshot **ret, size_t *ret_n, size_t *ret_total,
+                        struct err *e);

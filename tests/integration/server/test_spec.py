@@ -3,7 +3,7 @@
 import os
 import re
 
-from osbserver import request_body
+from osbserver import request_body, wait_for
 from schema import ROOT, Spec
 
 SPEC = Spec("sandbox-lifecycle.yml")
@@ -89,7 +89,13 @@ def test_answers_fit(server):
         call("GET", f"{base}/diagnostics/{kind}?scope=none", f"{one}/diagnostics/{kind}")
     for kind in ("inspect", "summary"):
         call("GET", f"{base}/diagnostics/{kind}", f"{one}/diagnostics/{kind}")
-    call("POST", base + "/snapshots", one + "/snapshots")
+    r = call("POST", base + "/snapshots", one + "/snapshots", {"name": "n"})
+    call("POST", base + "/snapshots", one + "/snapshots", {"name": ""})
+    snapshot = "/v1/snapshots/" + r.json()["id"]
+    wait_for("the snapshot", lambda: server.ok("GET", snapshot)["status"]["state"] == "Ready")
+    call("GET", snapshot, "/snapshots/{snapshotId}")
+    call("GET", "/v1/snapshots?state=Ready&name=n", "/snapshots")
+    call("DELETE", snapshot, "/snapshots/{snapshotId}")
     call("GET", "/v1/snapshots", "/snapshots")
     call("GET", "/v1/snapshots/x", "/snapshots/{snapshotId}")
     call("DELETE", "/v1/snapshots/x", "/snapshots/{snapshotId}")

@@ -90,6 +90,7 @@ static void adopt_one(struct oci *o, const char *id)
     if (s.id_range.has && idrange_reserve(&o->ids, (uint32_t)s.id_range.v)) {
         sb->id_range = (int)s.id_range.v;
     }
+    snapshot_thaw(o, id, dir);
     int pidfd = pidfd_of(&s);
     if (pidfd < 0) {
         adopt_ended(o, sb, &s, dir);

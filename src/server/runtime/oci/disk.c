@@ -2,11 +2,13 @@
 
 #include "server/runtime/oci/disk.h"
 
+#include <dirent.h>
 #include <errno.h>
 #include <fcntl.h>
 #include <linux/loop.h>
 #include <linux/mount.h>
 #include <stdio.h>
+#include <string.h>
 #include <sys/ioctl.h>
 #include <sys/stat.h>
 #include <sys/syscall.h>
@@ -206,6 +208,36 @@ int disk_make(int dir_fd, const char *name, uint64_t size, int templates_fd, str
     }
     (void)unlinkat(dir_fd, name, 0);
     return -1;
+}
+
+static bool loop_is_of(int loop_fd, const struct stat *file)
+{
+    struct loop_info64 info;
+    return ioctl(loop_fd, LOOP_GET_STATUS64, &info) == 0 && info.lo_inode == file->st_ino &&
+           info.lo_device == file->st_dev;
+}
+
+int disk_open(int dir_fd, const char *name, struct err *e)
+{
+    struct stat st;
+    cleanup_closedir DIR *d = opendir("/sys/block");
+    if (!d || fstatat(dir_fd, name, &st, AT_SYMLINK_NOFOLLOW) < 0) {
+        return err_sys(e, errno, "writable layer");
+    }
+    struct dirent *ent;
+    while ((ent = readdir(d))) {
+        char path[sizeof(ent->d_name) + 32];
+        (void)snprintf(path, sizeof(path), "/sys/block/%s/loop/backing_file", ent->d_name);
+        if (strncmp(ent->d_name, "loop", 4) != 0 || access(path, F_OK) < 0) {
+            continue;
+        }
+        (void)snprintf(path, sizeof(path), "/dev/%s", ent->d_name);
+        cleanup_close int fd = open(path, O_RDONLY | O_CLOEXEC);
+        if (fd >= 0 && loop_is_of(fd, &st)) {
+            return fs_mount(path, e);
+        }
+    }
+    return err_set(e, ERR_CONFLICT, "its writable layer is not mounted");
 }
 
 uint64_t disk_used(int dir_fd, const char *name)

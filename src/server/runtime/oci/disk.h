@@ -14,4 +14,6 @@ int disk_check(struct err *e);
  * mount's descriptor, or -1 with nothing left behind. */
 int disk_make(int dir_fd, const char *name, uint64_t size, int templates_fd, struct err *e);
 /* Bytes the file takes on the host; 0: no such file. */
+/* The file system of a writable layer that a sandbox has mounted, once more: a descriptor. */
+int disk_open(int dir_fd, const char *name, struct err *e);
 uint64_t disk_used(int dir_fd, const char *name);

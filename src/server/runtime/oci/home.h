@@ -11,6 +11,7 @@
 #define HOME_RW "rw"         /* its directory when not */
 #define HOME_EXECD_LOG "execd.log"
 #define HOME_LIFE "life.jsonl"
+#define HOME_FROZEN "frozen" /* there while a snapshot holds its processes still */
 #define HOME_LOG_0 "log.0"
 #define HOME_LOG_1 "log.1"
 

@@ -219,10 +219,27 @@ void images_adopt(struct oci *o, struct sandbox *sb, int dir_fd)
     }
 }
 
+/* A snapshot that was deleted while sandboxes were made of it goes with the last of them. */
+static void collect(struct oci *o, const struct image *img)
+{
+    const char *ids[IMAGE_MAX_LAYERS];
+    if (!str_starts(str_from(img->name), STR(IMAGE_SNAPSHOT_PREFIX))) {
+        return;
+    }
+    cleanup_(image_free) struct image *still = image_store_peek(o->images, img->name, NULL, NULL);
+    if (!still) {
+        for (size_t i = 0; i < img->n_layers; i++) {
+            ids[i] = img->layers[i].id;
+        }
+        image_store_collect(o->images, ids, img->n_layers);
+    }
+}
+
 void images_release(struct oci *o, struct sandbox *sb)
 {
     if (sb->image) {
         image_store_unpin_image(o->images, sb->image);
+        collect(o, sb->image);
         image_free(sb->image);
         sb->image = NULL;
     }

@@ -28,3 +28,5 @@
 #define OCI_SPARE_USERNS 8u             /* user namespaces kept ready */
 #define OCI_OSSFS_TIMEOUT_MS 30000u     /* for a bucket to be mounted */
 #define OCI_RESOLVERS_MAX 3u            /* name servers in a sandbox's resolv.conf */
+#define COPY_DEPTH_MAX 512u             /* directories in one another that a snapshot takes along */
+#define COPY_PATH_MAX 16384u            /* bytes of a path that a snapshot takes along */

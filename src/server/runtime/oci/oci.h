@@ -92,6 +92,13 @@ int oci_sweep(struct runtime *rt, bool (*is_known)(const char *id, void *arg), v
 /* Takes down what belongs to the id, whether or not it is in the table. `dir` may be missing. */
 int teardown(struct oci *o, const char *id, struct err *e);
 
+/* ---- snapshot.c ---- */
+int oci_snapshot(struct runtime *rt, const char *id, const char *snapshot_id, struct err *e);
+int oci_snapshot_remove(struct runtime *rt, const char *snapshot_id, struct err *e);
+int oci_snapshot_exists(struct runtime *rt, const char *snapshot_id, struct err *e);
+/* A server that died over a snapshot left the sandbox frozen. */
+void snapshot_thaw(struct oci *o, const char *id, int dir_fd);
+
 /* ---- runtime.c ---- */
 int oci_spares_start(struct oci *o, struct err *e);
 
