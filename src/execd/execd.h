@@ -16,6 +16,7 @@
 #include "io/pool.h"
 #include "io/timer.h"
 
+struct code_table;
 struct command_table;
 struct session_table;
 struct pty_table;
@@ -40,6 +41,7 @@ struct execd {
     uint16_t port; /* the TCP port we serve, 0 when none: requests proxied to it are our own */
 
     struct command_table *commands;
+    struct code_table *code;
     struct session_table *sessions;
     struct pty_table *ptys;
     struct init *init;           /* NULL: not in init mode */

@@ -14,7 +14,14 @@ const struct http_route execd_routes[] = {
     {"DELETE", "/command", HTTP_STREAM, .stream = route_interrupt},
     {"GET", "/command/status/{id}", HTTP_STREAM, .stream = route_command_status},
     {"GET", "/command/{id}/logs", HTTP_STREAM, .stream = route_command_logs},
+
+    {"POST", "/code", HTTP_STREAM, .stream = route_code_run},
     {"DELETE", "/code", HTTP_STREAM, .stream = route_interrupt},
+    {"POST", "/code/context", HTTP_STREAM, .stream = route_context_create},
+    {"GET", "/code/contexts", HTTP_STREAM, .stream = route_context_list},
+    {"DELETE", "/code/contexts", HTTP_STREAM, .stream = route_contexts_delete},
+    {"GET", "/code/contexts/{id}", HTTP_STREAM, .stream = route_context_get},
+    {"DELETE", "/code/contexts/{id}", HTTP_STREAM, .stream = route_context_delete},
 
     {"POST", "/session", HTTP_STREAM, .stream = route_session_create},
     {"POST", "/session/{id}/run", HTTP_STREAM, .stream = route_session_run},

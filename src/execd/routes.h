@@ -14,6 +14,17 @@ void route_command_status(struct http_req *req);
 void route_command_logs(struct http_req *req);
 void route_interrupt(struct http_req *req);
 
+/* The same with a body that is there already. */
+void command_run_body(struct http_req *req, struct str body);
+
+/* routes_code.c */
+void route_code_run(struct http_req *req);
+void route_context_create(struct http_req *req);
+void route_context_list(struct http_req *req);
+void route_context_get(struct http_req *req);
+void route_context_delete(struct http_req *req);
+void route_contexts_delete(struct http_req *req);
+
 /* routes_session.c */
 void route_session_create(struct http_req *req);
 void route_session_run(struct http_req *req);

@@ -10,6 +10,7 @@
 #include "base/must.h"
 #include "base/num.h"
 #include "base/utf8.h"
+#include "execd/code/context.h"
 #include "execd/command.h"
 #include "execd/env.h"
 #include "execd/limits.h"
@@ -134,6 +135,11 @@ static void on_run_body(struct http_req *req, struct str body, void *arg)
     start(x, req, &cr, &env, &spec);
 }
 
+void command_run_body(struct http_req *req, struct str body)
+{
+    on_run_body(req, body, NULL);
+}
+
 void route_command_run(struct http_req *req)
 {
     http_req_collect(req, EXECD_MAX_BODY, on_run_body, NULL);
@@ -232,8 +238,14 @@ void route_interrupt(struct http_req *req)
         reply_missing_query(req, "id");
         return;
     }
+    struct context *context = context_find(x, id);
     struct command *c = command_find(x, id);
-    if (c) {
+    if (context) {
+        if (context->run) {
+            code_run_interrupt(context->run);
+        }
+        reply_empty(req);
+    } else if (c) {
         command_interrupt(c, req);
     } else if (session_delete(x, id)) {
         reply_empty(req);

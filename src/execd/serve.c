@@ -18,6 +18,7 @@
 #include "base/must.h"
 #include "base/num.h"
 #include "execd/auth.h"
+#include "execd/code/context.h"
 #include "execd/command.h"
 #include "execd/limits.h"
 #include "execd/passwd.h"
@@ -172,6 +173,7 @@ static void make_tables(struct execd *x)
     drains_init(&x->drains);
     oom_watch_init(&x->oom, x->cfg.workload_procs);
     x->commands = command_table_new(x);
+    x->code = code_table_new(x);
     x->sessions = session_table_new(x);
     x->ptys = pty_table_new(x);
 }
@@ -252,6 +254,7 @@ void execd_free(struct execd *x)
     http_server_free(x->http);
     pty_table_free(x->ptys);
     session_table_free(x->sessions);
+    code_table_free(x->code);
     command_table_free(x->commands);
     drains_done(&x->drains);
     io_pool_free(x->pool);

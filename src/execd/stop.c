@@ -8,6 +8,7 @@
 
 #include "base/log.h"
 #include "base/must.h"
+#include "execd/code/context.h"
 #include "execd/command.h"
 #include "execd/limits.h"
 #include "execd/notify.h"
@@ -33,8 +34,8 @@ static size_t signal_all(struct execd *x, int signo)
     if (getpid() == 1) {
         return signal_namespace(x, signo);
     }
-    size_t n =
-        command_signal_all(x, signo) + session_signal_all(x, signo) + pty_signal_all(x, signo);
+    size_t n = command_signal_all(x, signo) + session_signal_all(x, signo) +
+               pty_signal_all(x, signo) + code_signal_all(x, signo);
     if (signo == SIGTERM) {
         (void)pty_signal_all(x, SIGHUP);
     }
