@@ -64,6 +64,8 @@ static const struct flag flags[] = {
      "size of each (a time is then put in front of every line); 0: no end"},
     {"user", FLAG_TEXT, AT(user), NULL, true,
      "user[:group], by name or number, for what is started and for files"},
+    {"control-fd", FLAG_FD, AT(control_fd), NULL, true,
+     "listening socket on which the entrypoint is told later"},
     {"log-dir", FLAG_TEXT, AT(log_dir), NULL, true, "or a directory for entrypoint.log"},
 };
 
@@ -235,11 +237,11 @@ static int clone3_mode(struct execd_config *c, const char *value, struct err *e)
     return 0;
 }
 
-static int read_environment(struct execd_config *c, struct err *e)
+static int read_environment(struct execd_config *c, bool again, struct err *e)
 {
     for (size_t i = 0; i < ARRAY_LEN(flags); i++) {
         const char *value = flags[i].env ? getenv(flags[i].env) : NULL;
-        if (!value || !*value) {
+        if (!value || !*value || (again && flags[i].kind == FLAG_CGROUP)) {
             continue;
         }
         if (flag_set(c, &flags[i], value) < 0) {
@@ -330,15 +332,33 @@ enum config_result config_parse(struct execd_config *c, int argc, char *const *a
         .notify_fd = -1,
         .entrypoint_log_fd = -1,
         .entrypoint_log2_fd = -1,
+        .control_fd = -1,
         .stop_grace_ms = EXECD_STOP_GRACE_MS,
         .init = argc > 1 && str_eq(str_from(argv[1]), STR("init")),
     };
-    if (read_environment(c, e) < 0) {
+    if (read_environment(c, false, e) < 0) {
         return CONFIG_BAD;
     }
     enum config_result r = parse_flags(c, argc, argv, e);
     hide_token(c);
     return r;
+}
+
+int config_reread(struct execd_config *c, struct err *e)
+{
+    union {
+        const char *c;
+        char *m;
+    } old = {.c = c->access_token.p};
+    bool has_token = getenv("EXECD_ACCESS_TOKEN") != NULL;
+    if (read_environment(c, true, e) < 0) {
+        return -1;
+    }
+    if (has_token && c->access_token.p != old.c) {
+        hide_token(c);
+        free(old.m);
+    }
+    return 0;
 }
 
 void config_drop_cgroups(struct execd_config *c)

@@ -35,6 +35,7 @@ struct execd_config {
     const char *log_dir;        /* or a file entrypoint.log in this directory, or NULL */
     const char *user;           /* "name|uid[:group|gid]" for what we start, or NULL: ours */
     char *const *entrypoint;    /* NULL-terminated argv, NULL: none */
+    int control_fd;             /* socket on which it is told later, or -1; see control.h */
 
     /* environment */
     const char *envs_path; /* EXECD_ENVS, or NULL */
@@ -50,6 +51,9 @@ enum config_result { CONFIG_RUN, CONFIG_HELP, CONFIG_VERSION, CONFIG_BAD };
  * borrow from argv and the environment; the token is moved out of the environment, so that it is
  * not inherited by anything execd starts. */
 enum config_result config_parse(struct execd_config *c, int argc, char *const *argv, struct err *e);
+/* Takes what the environment says by now: it has been changed from outside. Not the cgroups, which
+ * are the starter's business. Descriptors and flags stay. */
+int config_reread(struct execd_config *c, struct err *e);
 void config_done(struct execd_config *c);
 /* Forgets the workload cgroups: they turned out to be unusable. */
 void config_drop_cgroups(struct execd_config *c);

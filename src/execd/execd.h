@@ -24,6 +24,7 @@ struct init;
 struct sampler;
 struct telemetry;
 struct http_client;
+struct control;
 
 /* Something with open streams that wants to know when execd is asked to stop. Called once, on the
  * loop; the owner ends its streams with an event of their own kind. */
@@ -38,6 +39,8 @@ struct execd {
     struct io_loop *loop;
     struct io_pool *pool;
     struct http_server *http;
+    struct control *control; /* NULL: not waiting to be told what to run */
+    bool touched;            /* a request other than a ping has come */
     uint16_t port; /* the TCP port we serve, 0 when none: requests proxied to it are our own */
 
     struct command_table *commands;

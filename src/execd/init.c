@@ -169,6 +169,18 @@ static size_t signal_entrypoint(struct execd *x, int signo)
     return 1;
 }
 
+void init_run(struct init *in)
+{
+    struct execd *x = in->x;
+    in->oom_at_start = oom_count(&x->oom);
+    int r = spawn(in);
+    if (r < 0) {
+        start_failed(in, r);
+    } else {
+        notify_entrypoint_started(x->cfg.notify_fd, io_child_pid(in->child));
+    }
+}
+
 struct init *init_start(struct execd *x)
 {
     static const int passed_on[] = {SIGHUP, SIGUSR1, SIGUSR2, SIGWINCH, SIGCONT};
@@ -179,15 +191,8 @@ struct init *init_start(struct execd *x)
     for (size_t i = 0; i < ARRAY_LEN(passed_on); i++) {
         io_signal_watch(x->loop, passed_on[i], on_signal, in);
     }
-    if (!x->cfg.entrypoint) {
-        return in;
-    }
-    in->oom_at_start = oom_count(&x->oom);
-    int r = spawn(in);
-    if (r < 0) {
-        start_failed(in, r);
-    } else {
-        notify_entrypoint_started(x->cfg.notify_fd, io_child_pid(in->child));
+    if (x->cfg.entrypoint) {
+        init_run(in);
     }
     return in;
 }

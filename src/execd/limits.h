@@ -27,6 +27,7 @@
 #define EXECD_INTERRUPT_GRACE_MS 3000u    /* from SIGTERM to SIGKILL */
 
 /* Entrypoint */
+#define EXECD_ACTIVATE_MAX (2u << 20)    /* request that names it later, with its environment */
 #define EXECD_ENTRY_LINE_MAX (16u << 10) /* bytes of one line in its log; longer ones are split */
 #define EXECD_ENTRY_LOG_MAX (10u << 20)  /* bytes of one of its log files, unless told otherwise */
 

@@ -1,13 +1,11 @@
 /* execd: the process inside every sandbox. */
 
 #include <errno.h>
-#include <fcntl.h>
 #include <signal.h>
 #include <stdlib.h>
 #include <string.h>
 #include <unistd.h>
 
-#include "base/cleanup.h"
 #include "base/log.h"
 #include "execd/clone3.h"
 #include "execd/config.h"
@@ -20,35 +18,6 @@
 static void on_stop_signal(int signo, void *arg)
 {
     execd_stop(arg);
-}
-
-static int open_log(const char *path)
-{
-    if (strcmp(path, "stdout") == 0) {
-        return STDOUT_FILENO;
-    }
-    if (strcmp(path, "stderr") == 0) {
-        return STDERR_FILENO;
-    }
-    return open(path, O_WRONLY | O_CREAT | O_APPEND | O_CLOEXEC, 0640);
-}
-
-/* Logs are JSON lines on stderr, in the file of EXECD_LOG_FILE, or at the first place of
- * OPENSANDBOX_LOG_OUTPUT that can be opened. */
-static void start_log(const struct execd_config *c)
-{
-    int fd = -1;
-    const char *list = getenv("OPENSANDBOX_LOG_OUTPUT");
-    if (c->log_file && *c->log_file) {
-        fd = open_log(c->log_file);
-    } else if (list) {
-        struct str rest = str_from(list);
-        while (fd < 0 && rest.p) {
-            cleanup_free char *place = str_dup(str_trim(str_cut(&rest, ',')));
-            fd = *place ? open_log(place) : -1;
-        }
-    }
-    log_init(c->log_level, LOG_JSON, fd >= 0 ? fd : STDERR_FILENO);
 }
 
 /* EXECD_CLONE3_COMPAT=reexec: the filter is inherited, and has then been there from the program's
@@ -84,7 +53,7 @@ static int serve(struct execd *x)
 
 static int run(struct execd_config *cfg)
 {
-    start_log(cfg);
+    execd_log_start(cfg);
     struct err e = {0};
     struct execd *x = NULL;
     if (!cfg->clone3_compat || clone3_refuse(&e) == 0) {

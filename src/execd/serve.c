@@ -20,6 +20,7 @@
 #include "execd/auth.h"
 #include "execd/code/context.h"
 #include "execd/command.h"
+#include "execd/control.h"
 #include "execd/limits.h"
 #include "execd/passwd.h"
 #include "execd/pty.h"
@@ -44,6 +45,7 @@ static void not_found(struct http_req *req, bool path_known)
 static bool before(struct http_req *req, const struct http_route *route)
 {
     struct execd *x = execd_of(req);
+    x->touched |= !route || route->stream != route_ping;
     struct str id = http_req_header(req, STR("X-Request-ID"));
     if (id.n) {
         http_resp_header(req, STR("X-Request-ID"), id);
@@ -72,6 +74,35 @@ static void after(struct http_req *req, int status, uint64_t bytes_out, uint64_t
         log_debug("request", LOG_STR("method", http_req_method(req)),
                   LOG_STR("path", http_req_path(req)), LOG_I("status", status), LOG_I("us", us));
     }
+}
+
+static int open_log(const char *path)
+{
+    if (strcmp(path, "stdout") == 0) {
+        return STDOUT_FILENO;
+    }
+    if (strcmp(path, "stderr") == 0) {
+        return STDERR_FILENO;
+    }
+    return open(path, O_WRONLY | O_CREAT | O_APPEND | O_CLOEXEC, 0640);
+}
+
+/* Logs are JSON lines on stderr, in the file of EXECD_LOG_FILE, or at the first place of
+ * OPENSANDBOX_LOG_OUTPUT that can be opened. */
+void execd_log_start(const struct execd_config *c)
+{
+    int fd = -1;
+    const char *list = getenv("OPENSANDBOX_LOG_OUTPUT");
+    if (c->log_file && *c->log_file) {
+        fd = open_log(c->log_file);
+    } else if (list) {
+        struct str rest = str_from(list);
+        while (fd < 0 && rest.p) {
+            cleanup_free char *place = str_dup(str_trim(str_cut(&rest, ',')));
+            fd = *place ? open_log(place) : -1;
+        }
+    }
+    log_init(c->log_level, LOG_JSON, fd >= 0 ? fd : STDERR_FILENO);
 }
 
 /* Memory that was needed once goes back to the system: by default the allocator raises its
@@ -238,7 +269,8 @@ struct execd *execd_new(struct execd_config *take_cfg, struct err *e)
                                            .max_connections = EXECD_MAX_CONNECTIONS,
                                            .write_timeout_ms = EXECD_WRITE_TIMEOUT_MS,
                                        });
-    if (open_listener(x, e) < 0) {
+    if (open_listener(x, e) < 0 ||
+        (x->cfg.control_fd > 0 && !(x->control = control_start(x, e)))) {
         execd_free(x);
         return NULL;
     }
@@ -251,6 +283,7 @@ void execd_free(struct execd *x)
         return;
     }
     io_timer_stop(&x->stop_timer);
+    control_free(x->control);
     http_server_free(x->http);
     pty_table_free(x->ptys);
     session_table_free(x->sessions);

@@ -7,3 +7,5 @@
 /* Builds everything from cfg (moved in) and listens. */
 struct execd *execd_new(struct execd_config *take_cfg, struct err *e);
 void execd_free(struct execd *x);
+/* Where log lines go, by configuration and environment. Again after either has changed. */
+void execd_log_start(const struct execd_config *c);
