@@ -96,6 +96,8 @@ struct runtime_spec {
     bool credential_proxy;
     bool read_only_rootfs;
     const char *hostname; /* NULL: the id */
+    /* Started ahead of its use: everything but the entrypoint, which `activate` tells. */
+    bool standby;
     /* Called while an image is being fetched (may be NULL): progress and the chance to cancel. */
     bool (*progress)(const char *what, uint64_t done, uint64_t total, void *arg);
     void *progress_arg;
@@ -139,6 +141,10 @@ struct runtime_ops {
      * is left behind and *ret_stage says how far it came. */
     int (*create)(struct runtime *rt, const struct runtime_spec *spec,
                   enum runtime_stage *ret_stage, struct err *e);
+    /* Gives a sandbox that was created with `standby` its environment, limits, labels and
+     * entrypoint, and starts that. On failure it must be removed, or created anew. NULL: cannot be
+     * done here. */
+    int (*activate)(struct runtime *rt, const struct runtime_spec *spec, struct err *e);
     /* Takes down everything that belongs to the id; success when there is nothing. */
     int (*remove)(struct runtime *rt, const char *id, struct err *e);
     int (*pause)(struct runtime *rt, const char *id, struct err *e);

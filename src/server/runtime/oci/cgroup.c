@@ -319,6 +319,9 @@ static int limit_memory(const struct cgroup_hier *hier, const char *dir, uint64_
     if (!bytes) {
         return 0;
     }
+    if (!hier->v2) { /* never below the other one: a limit that is raised needs this first */
+        (void)group_write_u64(dir, "memory.memsw.limit_in_bytes", bytes, NULL);
+    }
     if (group_write_u64(dir, hier->v2 ? "memory.max" : "memory.limit_in_bytes", bytes, e) < 0) {
         return -1;
     }
@@ -392,6 +395,24 @@ static int favour_init(const struct cgroup_hier *hier, const char *dir,
     return 0;
 }
 
+/* The limits of groups that are there. */
+static int hier_limit(const struct cgroup_host *h, const struct cgroup_hier *hier, const char *id,
+                      const struct cgroup_limits *l, struct err *e)
+{
+    char dir[CGROUP_PATH_MAX], init[CGROUP_PATH_MAX], work[CGROUP_PATH_MAX];
+    cgroup_path(h, hier, id, NULL, dir);
+    cgroup_path(h, hier, id, "init", init);
+    cgroup_path(h, hier, id, "work", work);
+    if (limit_sandbox(hier, dir, l, e) < 0 ||
+        ((hier->controllers & CGROUP_IO) && cgroup_io_limit(h, hier, dir, l, e) < 0)) {
+        return -1;
+    }
+    if (!hier->split) {
+        return 0;
+    }
+    return limit_work(hier, work, l, e) < 0 ? -1 : favour_init(hier, init, l, e);
+}
+
 static int hier_make(const struct cgroup_host *h, const struct cgroup_hier *hier, const char *id,
                      const struct cgroup_limits *l, struct err *e)
 {
@@ -399,20 +420,16 @@ static int hier_make(const struct cgroup_host *h, const struct cgroup_hier *hier
     cgroup_path(h, hier, id, NULL, dir);
     cgroup_path(h, hier, id, "init", init);
     cgroup_path(h, hier, id, "work", work);
-    if (group_mkdir(dir, e) < 0 || limit_sandbox(hier, dir, l, e) < 0 ||
-        ((hier->controllers & CGROUP_IO) && cgroup_io_limit(h, hier, dir, l, e) < 0)) {
+    if (group_mkdir(dir, e) < 0) {
         return -1;
     }
     if (hier->v2 && hier->controllers) {
         enable_controllers(dir, hier->controllers);
     }
-    if (!hier->split) {
-        return 0;
-    }
-    if (group_mkdir(work, e) < 0 || limit_work(hier, work, l, e) < 0 || group_mkdir(init, e) < 0) {
+    if (hier->split && (group_mkdir(work, e) < 0 || group_mkdir(init, e) < 0)) {
         return -1;
     }
-    return favour_init(hier, init, l, e);
+    return hier_limit(h, hier, id, l, e);
 }
 
 int cgroup_make(const struct cgroup_host *h, const char *id, const struct cgroup_limits *l,
@@ -420,6 +437,17 @@ int cgroup_make(const struct cgroup_host *h, const char *id, const struct cgroup
 {
     for (size_t i = 0; i < h->n_hiers; i++) {
         if (h->hier[i].used && hier_make(h, &h->hier[i], id, l, e) < 0) {
+            return -1;
+        }
+    }
+    return 0;
+}
+
+int cgroup_update(const struct cgroup_host *h, const char *id, const struct cgroup_limits *l,
+                  struct err *e)
+{
+    for (size_t i = 0; i < h->n_hiers; i++) {
+        if (h->hier[i].used && hier_limit(h, &h->hier[i], id, l, e) < 0) {
             return -1;
         }
     }

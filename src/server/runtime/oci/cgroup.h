@@ -104,6 +104,9 @@ void cgroup_io_format(bool v2, dev_t disk, const uint64_t io[IO_LIMITS], enum ru
 
 int cgroup_make(const struct cgroup_host *h, const char *id, const struct cgroup_limits *l,
                 struct err *e);
+/* Other limits for a sandbox that runs. What is 0 stays as it is. */
+int cgroup_update(const struct cgroup_host *h, const char *id, const struct cgroup_limits *l,
+                  struct err *e);
 int cgroup_join_open(const struct cgroup_host *h, const char *id, struct cgroup_join *ret,
                      struct err *e);
 void cgroup_join_close(struct cgroup_join *j);

@@ -55,8 +55,8 @@ static struct str_list copy_strings(struct arena *a, const char *const *v)
     return l;
 }
 
-static void limits_of(const struct oci *o, const struct runtime_limits *l,
-                      struct cgroup_limits *ret, uint64_t *ret_disk)
+void oci_limits_of(const struct oci *o, const struct runtime_limits *l, struct cgroup_limits *ret,
+                   uint64_t *ret_disk)
 {
     *ret = (struct cgroup_limits){
         .cpu_millis = l->cpu_millis ? l->cpu_millis : o->default_cpu_millis,
@@ -102,6 +102,10 @@ int oci_check(struct runtime *rt, const struct runtime_spec *spec, struct err *e
         !engine_find(&o->engines, o->oci, spec->engine, e)) {
         return -1;
     }
+    if (spec->standby && !engine_passes_fds(engine_find(&o->engines, o->oci, spec->engine, e))) {
+        return err_set(e, ERR_INVALID,
+                       "this engine cannot start a sandbox ahead of its use: no warm pools");
+    }
     if (spec->limits.gpus) {
         return err_set(e, ERR_INVALID, "gpu: this host's runtime offers no GPU");
     }
@@ -111,7 +115,7 @@ int oci_check(struct runtime *rt, const struct runtime_spec *spec, struct err *e
     if (spec->n_mounts + spec->n_volumes > OCI_BINDS_MAX - HOST_BINDS_MAX) {
         return err_set(e, ERR_INVALID, "volumes: at most %u", OCI_BINDS_MAX - HOST_BINDS_MAX);
     }
-    limits_of(o, &spec->limits, &limits, &disk);
+    oci_limits_of(o, &spec->limits, &limits, &disk);
     if (cgroup_check(&o->cg, &limits, e) < 0) {
         return -1;
     }
@@ -153,6 +157,7 @@ static void fill_state(struct making *m)
         .entrypoint = copy_strings(&m->a, spec->entrypoint),
         .volumes = volumes_names(spec, m->o->cfg->storage.ossfs_mount_root, &m->a),
         .labels = {.v = labels, .n = spec->n_labels, .has = spec->n_labels > 0},
+        .standby = {spec->standby, spec->standby},
         .created_us = {true, clock_wall_us()},
         .cpu_millis = {m->limits.cpu_millis > 0, (int64_t)m->limits.cpu_millis},
         .memory_bytes = {m->limits.memory_bytes > 0, (int64_t)m->limits.memory_bytes},
@@ -344,7 +349,7 @@ int oci_create(struct runtime *rt, const struct runtime_spec *spec, enum runtime
     m.engine = engine_find(&m.o->engines, m.o->oci, spec->engine, e);
     m.sb = sandbox_add(m.o, spec->id);
     must(m.engine && m.sb);
-    limits_of(m.o, &spec->limits, &m.limits, &m.disk_bytes);
+    oci_limits_of(m.o, &spec->limits, &m.limits, &m.disk_bytes);
     fill_state(&m);
     int r = prepare(&m, ret_stage, e);
     r = r < 0 ? r : run(&m, ret_stage, e);

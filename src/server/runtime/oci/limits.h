@@ -30,3 +30,5 @@
 #define OCI_RESOLVERS_MAX 3u            /* name servers in a sandbox's resolv.conf */
 #define COPY_DEPTH_MAX 512u             /* directories in one another that a snapshot takes along */
 #define COPY_PATH_MAX 16384u            /* bytes of a path that a snapshot takes along */
+#define OCI_ACTIVATE_MAX (2u << 20)     /* bytes execd is told when a warm sandbox is given away */
+#define OCI_ACTIVATE_WAIT_S 5           /* for its answer */

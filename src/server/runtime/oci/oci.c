@@ -375,6 +375,7 @@ static struct image_store *oci_images(struct runtime *rt)
 static const struct runtime_ops oci_ops = {
     .name = "oci",
     .create = oci_create,
+    .activate = oci_activate,
     .remove = oci_remove,
     .pause = oci_pause,
     .resume = oci_resume,

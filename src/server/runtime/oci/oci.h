@@ -81,11 +81,15 @@ void sandbox_exit_status(struct oci *o, const char *id, int dir_fd, int wait_sta
 /* Watch callback. */
 void sandbox_on_exit(const char *id, int wait_status, void *arg);
 
-/* ---- create.c, remove.c, adopt.c ---- */
+/* ---- create.c, activate.c, remove.c, adopt.c ---- */
 int oci_create(struct runtime *rt, const struct runtime_spec *spec, enum runtime_stage *ret_stage,
                struct err *e);
 int oci_check(struct runtime *rt, const struct runtime_spec *spec, struct err *e);
 int oci_remove(struct runtime *rt, const char *id, struct err *e);
+int oci_activate(struct runtime *rt, const struct runtime_spec *spec, struct err *e);
+/* The limits of a request, with the defaults of the configuration where it has none. */
+void oci_limits_of(const struct oci *o, const struct runtime_limits *l, struct cgroup_limits *ret,
+                   uint64_t *ret_disk);
 int oci_adopt(struct runtime *rt, struct err *e);
 int oci_sweep(struct runtime *rt, bool (*is_known)(const char *id, void *arg), void *arg,
               struct err *e);

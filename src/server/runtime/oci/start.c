@@ -121,7 +121,8 @@ static const char *const *make_args(const struct start_opts *so, const struct cg
         v[n++] = "--entrypoint-log2";
         v[n++] = arena_printf(a, "%d", FD_LOG_1);
         char *list = NULL;
-        for (int i = 0, k = 0; i < cg->n; i++) {
+        int k = 0;
+        for (int i = 0; i < cg->n; i++) {
             if (cg->init_fd[i] >= 0) {
                 list = arena_printf(a, "%s%s/proc/self/fd/%d", list ? list : "", list ? ":" : "",
                                     FD_CGROUPS + k++);
@@ -130,6 +131,11 @@ static const char *const *make_args(const struct start_opts *so, const struct cg
         if (list) {
             v[n++] = "--workload-cgroup";
             v[n++] = list;
+        }
+        if (so->spec->standby) {
+            v[n++] = "--control-fd";
+            v[n++] = arena_printf(a, "%d", FD_CGROUPS + k);
+            return v; /* the entrypoint is told there */
         }
     }
     if (image_user(so)) {
@@ -286,12 +292,12 @@ static int stage_all(const struct start_opts *so, struct stage *s, struct arena 
 
 /* Opened here, numbered in the stage, closed by the caller. */
 struct start_fds {
-    int null_fd, execd_log, life, log[2];
+    int null_fd, execd_log, life, log[2], control;
 };
 
 static void start_fds_close(struct start_fds *f)
 {
-    int v[] = {f->null_fd, f->execd_log, f->life, f->log[0], f->log[1]};
+    int v[] = {f->null_fd, f->execd_log, f->life, f->log[0], f->log[1], f->control};
     for (size_t i = 0; i < ARRAY_LEN(v); i++) {
         if (v[i] >= 0) {
             (void)close(v[i]);
@@ -302,12 +308,13 @@ static void start_fds_close(struct start_fds *f)
 static int place_fds(const struct start_opts *so, struct stage *s, struct start_fds *f,
                      const struct cgroup_join *cg, struct err *e)
 {
-    *f = (struct start_fds){-1, -1, -1, {-1, -1}};
+    *f = (struct start_fds){-1, -1, -1, {-1, -1}, -1};
     f->null_fd = open("/dev/null", O_RDWR | O_CLOEXEC);
     if (f->null_fd < 0 || (f->execd_log = open_file(so, HOME_EXECD_LOG, e)) < 0 ||
         (f->life = open_file(so, HOME_LIFE, e)) < 0 ||
         (f->log[0] = open_file(so, HOME_LOG_0, e)) < 0 ||
-        (f->log[1] = open_file(so, HOME_LOG_1, e)) < 0) {
+        (f->log[1] = open_file(so, HOME_LOG_1, e)) < 0 ||
+        (so->spec->standby && (f->control = control_listen(so->dir_fd, e)) < 0)) {
         return -1;
     }
     bool all = engine_passes_fds(so->engine);
@@ -323,6 +330,9 @@ static int place_fds(const struct start_opts *so, struct stage *s, struct start_
         if (cg->init_fd[i] >= 0) {
             s->fds[s->n_fds++] = cg->work_fd[i];
         }
+    }
+    if (f->control >= 0) {
+        s->fds[s->n_fds++] = f->control;
     }
     return 0;
 }

@@ -36,6 +36,10 @@ struct start {
         .engine_pidfd = -1, .pidfd = -1, .pid_fd = -1, .life = {.wd = -1, .event_fd = -1 }         \
     }
 
+/* Where execd waits to be told what to run (activate.c); the file is in the sandbox's directory. */
+#define CONTROL_FILE "control.sock"
+int control_listen(int dir_fd, struct err *e); /* a listening descriptor, or -1 */
+
 int start_spawn(struct start *st, const struct start_opts *so, struct arena *a, struct err *e);
 int start_wait(struct start *st, const struct start_opts *so, struct err *e);
 /* Leaves an engine that still runs to the watch. */

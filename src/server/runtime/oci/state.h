@@ -19,6 +19,7 @@ struct sandbox_state {
     struct str_list layers;  /* ids in the image store, for it to know what is in use */
     struct str_list volumes; /* directories of volume.h that it may hold */
     struct str_map labels;
+    struct opt_bool standby;       /* its entrypoint is not known yet */
     struct opt_int pid, pid_start; /* of its first process; start time in clock ticks */
     struct opt_int id_range, ip;
     const char *link;
