@@ -269,8 +269,7 @@ struct execd *execd_new(struct execd_config *take_cfg, struct err *e)
                                            .max_connections = EXECD_MAX_CONNECTIONS,
                                            .write_timeout_ms = EXECD_WRITE_TIMEOUT_MS,
                                        });
-    if (open_listener(x, e) < 0 ||
-        (x->cfg.control_fd > 0 && !(x->control = control_start(x, e)))) {
+    if (open_listener(x, e) < 0 || (x->cfg.control_fd > 0 && !(x->control = control_start(x, e)))) {
         execd_free(x);
         return NULL;
     }

@@ -44,3 +44,11 @@
 #define SHUTDOWN_DRAIN_MS 5000u /* for requests in flight at SIGTERM */
 #define PORT_WAIT_MS 2000u      /* for a port that a crashed server still holds */
 #define KEY_MIN 8u              /* shortest configured API key */
+#define POOLS_MAX 256u          /* warm pools */
+#define POOL_THREADS 2u         /* members made at once, of different pools */
+#define POOL_QUIET_MS 250u      /* without a create before a pool that has enough gets more */
+#define POOL_YIELD_MS 5u        /* and before one that has too few does */
+#define POOL_YIELD_MAX_MS 100u  /* but not longer than this */
+#define POOL_RETRY_MS 1000u     /* after a member could not be made, doubled up to the next */
+#define POOL_RETRY_MAX_MS 60000u
+#define POOL_TEMPLATE_MAX (512u << 10) /* bytes of a template */

@@ -246,6 +246,11 @@ class Server:
     def delete(self, id):
         self.ok("DELETE", f"/v1/sandboxes/{id}", status=204)
 
+    def delete_pools(self):
+        r = self.call("GET", "/v1/pools")
+        for pool in r.json()["items"] if r.status_code == 200 else []:
+            self.call("DELETE", f"/v1/pools/{pool['name']}")
+
     def ping(self, id):
         r = self.call("GET", f"/sandboxes/{id}/proxy/{EXECD}/ping", key=False)
         return r.status_code == 200
@@ -322,6 +327,7 @@ class Server:
         with contextlib.suppress(Exception):
             if self.process is None or self.process.poll() is not None:
                 self.start()
+            self.delete_pools()
             for sandbox in self.list():
                 self.call("DELETE", f"/v1/sandboxes/{sandbox['id']}")
         with contextlib.suppress(Exception):

@@ -7,8 +7,8 @@
 #include "base/err.h"
 #include "base/str.h"
 #include "server/config/config.h"
+#include "server/store/store.h"
 
-#define OWNER_DEFAULT "default"
 #define KEY_NAME_MAX 32
 
 struct keyring;

@@ -1,4 +1,4 @@
-/* Snapshots, and pools, which the runtimes of this build do not have. */
+/* Snapshots. */
 
 #include "base/cleanup.h"
 #include "server/api/api.h"
@@ -138,12 +138,4 @@ void route_snapshot_delete(struct http_req *req, struct http_reply *r)
         return;
     }
     r->status = 204;
-}
-
-void route_pool(struct http_req *req, struct http_reply *r)
-{
-    cleanup_(problem_done) struct problem p = {0};
-    (void)problem_set(&p, 501, "KUBERNETES::POOL_NOT_SUPPORTED",
-                      "pools need the Kubernetes runtime");
-    reply_problem(r, &p);
 }

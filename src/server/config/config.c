@@ -171,6 +171,35 @@ static int set_map(struct config *c, const struct option *o, const struct json *
     return 0;
 }
 
+/* Names that can be part of an address; what the tables hold is checked by whoever reads them. */
+static int set_tables(struct config *c, const struct option *o, const struct json *v, struct err *e)
+{
+    void *it = NULL;
+    const char *name;
+    struct json *table;
+    if (!json_is_object(v)) {
+        return err_set(e, ERR_INVALID, "expected tables [%s.NAME], not %s", o->key,
+                       json_type_name(v));
+    }
+    while (json_next(v, &it, &name, &table)) {
+        size_t n = strlen(name);
+        if (!json_is_object(table)) {
+            return err_set(e, ERR_INVALID, "%s must be in a table [%s.NAME]", name, o->key);
+        }
+        if (n == 0 || n > 253 || name[0] == '-' || name[n - 1] == '-' ||
+            strspn(name, "abcdefghijklmnopqrstuvwxyz0123456789-") != n) {
+            return err_set(e, ERR_INVALID, "\"%s\" may hold only a-z, 0-9 and '-' inside", name);
+        }
+    }
+    struct buf b = BUF_INIT(CONFIG_FILE_MAX);
+    int r = json_dump(v, &b, 0);
+    if (r == 0) {
+        *(const char **)option_at(c, o) = arena_str(&c->arena, buf_str(&b));
+    }
+    buf_done(&b);
+    return r < 0 ? err_set(e, ERR_LIMIT, "too long") : 0;
+}
+
 static int option_set(struct config *c, const struct option *o, const struct json *v, struct err *e)
 {
     int r = -1;
@@ -195,6 +224,9 @@ static int option_set(struct config *c, const struct option *o, const struct jso
         break;
     case OPT_MAP:
         r = set_map(c, o, v, e);
+        break;
+    case OPT_TABLES:
+        r = set_tables(c, o, v, e);
         break;
     }
     if (r == 0 && o->check) {
@@ -325,6 +357,7 @@ static bool option_eq(const struct config *a, const struct config *b, const stru
     const void *x = (const char *)a + o->offset, *y = (const char *)b + o->offset;
     switch (o->kind) {
     case OPT_STR:
+    case OPT_TABLES:
     case OPT_PATH: {
         const char *s = *(const char *const *)x, *t = *(const char *const *)y;
         return s && t ? !strcmp(s, t) : s == t;

@@ -151,6 +151,7 @@ struct config {
     struct config_storage storage;
     struct config_secure_runtime secure_runtime;
     struct config_renew renew;
+    const char *pools; /* [pool.NAME] tables, as one JSON object by name */
 };
 
 /* Remarks that do not stop the start: unknown keys, keys without effect here. */

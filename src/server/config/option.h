@@ -7,10 +7,11 @@ enum option_kind {
     OPT_STR,
     OPT_INT,
     OPT_BOOL,
-    OPT_LIST,  /* strings */
-    OPT_MAP,   /* table of strings */
-    OPT_BYTES, /* integer, or a quantity such as "64Mi"; int64_t */
-    OPT_PATH,  /* string; a leading ~ is expanded, must be absolute then; empty stays empty */
+    OPT_LIST,   /* strings */
+    OPT_MAP,    /* table of strings */
+    OPT_BYTES,  /* integer, or a quantity such as "64Mi"; int64_t */
+    OPT_TABLES, /* tables by name, of what the user of the value understands; kept as JSON text */
+    OPT_PATH,   /* string; a leading ~ is expanded, must be absolute then; empty stays empty */
 };
 
 struct option {
@@ -25,6 +26,7 @@ struct option {
     bool secret;                                    /* never shown */
     int (*check)(const void *value, struct err *e); /* of this value alone */
     const char *help;
+    const char *example; /* OPT_TABLES: lines for a commented file */
 };
 
 extern const struct option config_options[]; /* ends with key NULL */

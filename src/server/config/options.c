@@ -327,6 +327,22 @@ const struct option config_options[] = {
      .help = "The list."},
     {"renew_intent.redis.consumer_concurrency", OPT_INT, AT(renew.redis_consumer_concurrency), "8", .min = 1, .max = 64,
      .help = "Connections that read from it."},
+
+    {"pool", OPT_TABLES, AT(pools), "{}",
+     .help = "Warm pools that are there from the start: one table [pool.NAME] each. Numbers are its capacity, everything\n"
+             "else is its template, a create request: image, entrypoint, env, resource_limits, volumes, network_policy,\n"
+             "credential_proxy, platform, extensions. A pool that is not declared any more is removed at the next start.",
+     .example = "# [pool.name]\n"
+                "# Sandboxes started and idle, at least.\n"
+                "# buffer_min = 1\n"
+                "# The same, at most; as many as buffer_min unless said otherwise.\n"
+                "# buffer_max = 1\n"
+                "# Idle and taken ones together, at least.\n"
+                "# pool_min = 0\n"
+                "# The same, at most: creates beyond are refused with 503.\n"
+                "# pool_max = 100\n"
+                "# What they run; the rest of the template likewise.\n"
+                "# image = \"host\"\n"},
     {NULL},
     /* clang-format on */
 };

@@ -40,7 +40,7 @@ static const char example_docker[] = "# The Docker engine runs the sandboxes.\n\
 static size_t section_len(const char *key)
 {
     const char *dot = strrchr(key, '.');
-    return (size_t)(dot - key);
+    return dot ? (size_t)(dot - key) : 0;
 }
 
 static void render_help(struct buf *out, const char *help)
@@ -55,6 +55,10 @@ static void render_help(struct buf *out, const char *help)
 static void render_option(struct buf *out, const struct option *o)
 {
     render_help(out, o->help);
+    if (o->kind == OPT_TABLES) {
+        (void)buf_add_cstr(out, o->example);
+        return;
+    }
     const char *name = o->key + section_len(o->key) + 1;
     if (o->kind == OPT_MAP) {
         (void)buf_printf(out, "# [%s]\n# name = \"/path\"\n", o->key);
@@ -79,7 +83,9 @@ int config_render(struct buf *out, const char *example, struct err *e)
     const char *section = "";
     size_t len = 0;
     for (const struct option *o = config_options; o->key; o++) {
-        if (section_len(o->key) != len || strncmp(section, o->key, len) != 0) {
+        if (o->kind == OPT_TABLES) { /* sections of their own */
+            (void)buf_add_cstr(out, "\n");
+        } else if (section_len(o->key) != len || strncmp(section, o->key, len) != 0) {
             section = o->key;
             len = section_len(o->key);
             (void)buf_printf(out, "\n[%.*s]\n", (int)len, section);

@@ -1,6 +1,7 @@
 /* Backpressure of creates: how many may wait, how many of one key, how many sandboxes there may be.
  * Being full is an answer with a reason and a time to come back, never a silent wait. */
 
+#include "base/clock.h"
 #include "base/must.h"
 #include "server/lifecycle/internal.h"
 
@@ -26,9 +27,9 @@ static int refuse(struct problem *p, int status, int retry_after_s, const char *
 }
 
 static int check_counts(struct lifecycle *lc, const struct config_limits *l, const struct caller *c,
-                        struct problem *p)
+                        bool grows, struct problem *p)
 {
-    if (l->sandboxes && registry_count(&lc->reg, NULL) >= (size_t)l->sandboxes) {
+    if (grows && l->sandboxes && registry_count(&lc->reg, NULL) >= (size_t)l->sandboxes) {
         return refuse(p, 503, 30, "this server has as many sandboxes as it may", "limits.sandboxes",
                       l->sandboxes);
     }
@@ -40,13 +41,14 @@ static int check_counts(struct lifecycle *lc, const struct config_limits *l, con
     return 0;
 }
 
-int admission_enter(struct lifecycle *lc, const struct caller *c, struct problem *p)
+int admission_enter(struct lifecycle *lc, const struct caller *c, bool grows, struct problem *p)
 {
     struct config *cfg = lifecycle_config(lc);
     const struct config_limits *l = &cfg->limits;
     struct admission *a = &lc->admission;
     struct str key = str_from(c->actor);
-    int r = check_counts(lc, l, c, p);
+    int r = check_counts(lc, l, c, grows, p);
+    __atomic_store_n(&a->last_ms, clock_mono_ms(), __ATOMIC_RELAXED);
     (void)pthread_mutex_lock(&a->lock);
     size_t mine = (size_t)(uintptr_t)map_get(&a->per_key, key);
     if (r < 0) {
@@ -70,6 +72,7 @@ void admission_leave(struct lifecycle *lc, const char *actor)
 {
     struct admission *a = &lc->admission;
     struct str key = str_from(actor);
+    __atomic_store_n(&a->last_ms, clock_mono_ms(), __ATOMIC_RELAXED);
     (void)pthread_mutex_lock(&a->lock);
     size_t mine = (size_t)(uintptr_t)map_get(&a->per_key, key);
     must(a->total > 0 && mine > 0);

@@ -13,6 +13,7 @@
 #include "base/must.h"
 #include "base/rand.h"
 #include "server/lifecycle/internal.h"
+#include "server/lifecycle/pool.h"
 
 DEFINE_CLEANUP(struct create_plan *, plan_free)
 DEFINE_CLEANUP(struct sandbox *, sandbox_unref)
@@ -67,7 +68,7 @@ static void finish(struct lifecycle *lc, struct sandbox *sb, const struct proble
 static bool is_wanted(struct lifecycle *lc, struct sandbox *sb)
 {
     (void)pthread_mutex_lock(&lc->op_lock);
-    bool wanted = sb->n_waiters > 0 || sb->answered || sb->idem_key;
+    bool wanted = sb->n_waiters > 0 || sb->answered || sb->idem_key || sb->is_member;
     (void)pthread_mutex_unlock(&lc->op_lock);
     return wanted;
 }
@@ -139,7 +140,7 @@ static void create_failed(struct lifecycle *lc, struct sandbox *sb, struct probl
 }
 
 /* ---- the work ---- */
-enum create_end { CREATE_RUNNING, CREATE_REFUSED, CREATE_MUST_UNDO };
+enum create_end { CREATE_RUNNING, CREATE_REFUSED, CREATE_MUST_UNDO, CREATE_COLD };
 
 static enum create_end create_start(struct create_job *job, struct problem *p)
 {
@@ -152,7 +153,14 @@ static enum create_end create_start(struct create_job *job, struct problem *p)
     spec->egress_token = sb->egress_token;
     spec->progress = on_progress;
     spec->progress_arg = job;
-    if (lc->rt->ops->create(lc->rt, spec, &stage, &e) < 0) {
+    if (sb->plan->warm && lc->rt->ops->activate(lc->rt, spec, &e) < 0) {
+        /* Used, or dead since a moment: not for anybody. A create of its id begins from nothing. */
+        log_warn("a pool's sandbox cannot be given away, making another", LOG_S("id", sb->id),
+                 LOG_ERR(&e));
+        sb->plan->warm = false;
+        return CREATE_COLD;
+    }
+    if (!sb->plan->warm && lc->rt->ops->create(lc->rt, spec, &stage, &e) < 0) {
         FAULT_POINT("server.create.refused");
         fail_problem(p, stage, &e);
         return CREATE_REFUSED;
@@ -186,8 +194,11 @@ static bool is_stopping(struct lifecycle *lc)
     return __atomic_load_n(&lc->stopping, __ATOMIC_RELAXED);
 }
 
-/* The work, up to what is recorded. False: interrupted by the server's own end. */
-static bool create_work(struct create_job *job, struct problem *p)
+/* What comes of the work. */
+enum work_end { WORK_DONE, WORK_INTERRUPTED, WORK_AGAIN };
+
+/* The work, up to what is recorded. */
+static enum work_end create_work(struct create_job *job, struct problem *p)
 {
     struct lifecycle *lc = job->lc;
     struct sandbox *sb = job->sb;
@@ -196,21 +207,26 @@ static bool create_work(struct create_job *job, struct problem *p)
         (void)problem_set(p, 409, CODE_NOT_FOUND, "sandbox %s was given up before it started",
                           sb->id);
     } else if (is_stopping(lc)) {
-        return false;
+        return WORK_INTERRUPTED;
     } else {
         end = create_start(job, p);
+    }
+    if (end == CREATE_COLD) {
+        return WORK_AGAIN;
     }
     if (end == CREATE_MUST_UNDO) {
         create_undo(lc, sb);
     }
     if (end != CREATE_RUNNING) {
         if (is_stopping(lc) && !is_cancelled(sb)) {
-            return false;
+            return WORK_INTERRUPTED;
         }
         create_failed(lc, sb, p);
     }
-    return true;
+    return WORK_DONE;
 }
+
+static void create_submit(struct create_job *job);
 
 static void create_run(void *arg)
 {
@@ -219,7 +235,12 @@ static void create_run(void *arg)
     struct sandbox *sb = job->sb;
     cleanup_(problem_done) struct problem p = {0};
     uint64_t begin = clock_mono_us();
-    if (!create_work(job, &p)) {
+    enum work_end end = create_work(job, &p);
+    if (end == WORK_AGAIN) {
+        create_submit(job);
+        return;
+    }
+    if (end == WORK_INTERRUPTED) {
         /* The record stays Pending: the next start goes on with it, or drops it. */
         (void)problem_set(&p, 503, CODE_GENERAL, "the server is shutting down");
         p.retry_after_s = 2;
@@ -232,18 +253,28 @@ static void create_run(void *arg)
     free(job);
 }
 
+static void create_submit(struct create_job *job)
+{
+    /* The queue is longer than admission allows, so that this fails only while shutting down. */
+    if (io_pool_submit(job->lc->creates, create_run, job) < 0) {
+        create_run(job);
+    }
+}
+
 void create_enqueue(struct lifecycle *lc, struct sandbox *sb, struct create_plan *take_plan,
                     const char *actor)
 {
     struct create_job *job = NEW(struct create_job);
     *job = (struct create_job){lc, sandbox_ref(sb), xstrdup(actor), PROGRESS_INIT};
+    bool warm = take_plan->warm;
     (void)pthread_mutex_lock(&lc->op_lock);
     must(sb->op == OP_CREATE && !sb->plan);
     sb->plan = take_plan;
     (void)pthread_mutex_unlock(&lc->op_lock);
-    /* The queue is longer than admission allows, so that this fails only while shutting down. */
-    if (io_pool_submit(lc->creates, create_run, job) < 0) {
-        create_run(job);
+    if (warm) {
+        create_run(job); /* a matter of a millisecond: it waits for no other create */
+    } else {
+        create_submit(job);
     }
 }
 
@@ -288,7 +319,8 @@ static int join(struct lifecycle *lc, struct sandbox *sb, const struct create_pl
 
 static struct sandbox *record_make(struct lifecycle *lc, const struct caller *c,
                                    const struct create_plan *plan, const char *idem_key,
-                                   struct store_sandbox *row, char token[EGRESS_TOKEN_LEN + 1])
+                                   const struct sandbox *member, struct store_sandbox *row,
+                                   char token[EGRESS_TOKEN_LEN + 1])
 {
     int64_t now = clock_wall_us();
     *row = (struct store_sandbox){
@@ -310,10 +342,13 @@ static struct sandbox *record_make(struct lifecycle *lc, const struct caller *c,
         .renew_extend_s = plan->renew_extend_s,
         .spec = plan->spec_json,
         .idem_key = idem_key,
-        .idem_hash = idem_key ? plan->hash : NULL,
+        .idem_hash = idem_key || plan->spec.standby ? plan->hash : NULL,
         .had_auth = plan->had_auth,
+        .pool = plan->pool,
     };
-    if (plan->spec.egress_policy) {
+    if (member) {
+        row->egress_token = member->egress_token; /* its sidecar has it already */
+    } else if (plan->spec.egress_policy) {
         rand_token(token, EGRESS_TOKEN_LEN);
         token[EGRESS_TOKEN_LEN] = '\0';
         row->egress_token = token;
@@ -325,29 +360,50 @@ static struct sandbox *record_make(struct lifecycle *lc, const struct caller *c,
     return sb;
 }
 
-static int record(struct lifecycle *lc, const struct caller *c, struct create_plan *take_plan,
-                  const char *idem_key, struct create_waiter *w, struct problem *p)
+/* Into memory and store, in place of the one that waited in the pool where there is one. -EEXIST
+ * when the idempotency key is known. */
+static int record_put(struct lifecycle *lc, struct sandbox *sb, const struct store_sandbox *row,
+                      struct sandbox *member, const struct store_event *ev, struct problem *p)
 {
-    cleanup_(plan_free) struct create_plan *plan = take_plan;
-    char token[EGRESS_TOKEN_LEN + 1];
-    struct store_sandbox row;
-    cleanup_(sandbox_unref) struct sandbox *sb = record_make(lc, c, plan, idem_key, &row, token);
-    struct store_event ev = event_make(sb, c, "create", "CONTAINER_STARTING", "");
     struct err e = {0};
     /* Memory first: two creates with one key meet here, and the loser joins without a row of its
      * own. Until the row is there nobody can be told of the sandbox, as its operation is not over.
      */
-    if (registry_add(&lc->reg, sandbox_ref(sb)) < 0) {
+    int r = member ? registry_replace(&lc->reg, member, sandbox_ref(sb))
+                   : registry_add(&lc->reg, sandbox_ref(sb));
+    if (r < 0) {
         sandbox_unref(sb);
-        return -EEXIST;
+        return r;
     }
     FAULT_POINT("server.create.begin");
-    if (store_sandbox_insert(lc->store, &row, &ev, &e) < 0) {
-        registry_remove(&lc->reg, sb);
-        log_error("cannot record a sandbox", LOG_ERR(&e));
-        return problem_err(p, 0, "DOCKER::SANDBOX_START_FAILED", &e);
+    r = member ? store_sandbox_replace(lc->store, row, ev, &e)
+               : store_sandbox_insert(lc->store, row, ev, &e);
+    if (r == 0) {
+        FAULT_POINT("server.create.recorded");
+        return 0;
     }
-    FAULT_POINT("server.create.recorded");
+    if (!member || registry_replace(&lc->reg, sb, sandbox_ref(member)) < 0) {
+        registry_remove(&lc->reg, sb);
+    }
+    log_error("cannot record a sandbox", LOG_ERR(&e));
+    return problem_err(p, 0, "DOCKER::SANDBOX_START_FAILED", &e);
+}
+
+static int record(struct lifecycle *lc, const struct caller *c, struct create_plan *take_plan,
+                  const char *idem_key, struct sandbox *member, struct create_waiter *w,
+                  struct problem *p)
+{
+    cleanup_(plan_free) struct create_plan *plan = take_plan;
+    char token[EGRESS_TOKEN_LEN + 1];
+    struct store_sandbox row;
+    cleanup_(sandbox_unref) struct sandbox *sb =
+        record_make(lc, c, plan, idem_key, member, &row, token);
+    struct store_event ev =
+        event_make(sb, c, "create", member ? "POOL_TAKEN" : "CONTAINER_STARTING", "");
+    int r = record_put(lc, sb, &row, member, &ev, p);
+    if (r < 0) {
+        return r;
+    }
     event_publish(lc, &ev, sb);
     expiry_schedule(lc, sb);
     (void)pthread_mutex_lock(&lc->op_lock);
@@ -355,6 +411,37 @@ static int record(struct lifecycle *lc, const struct caller *c, struct create_pl
     (void)pthread_mutex_unlock(&lc->op_lock);
     create_enqueue(lc, sb, take_ptr(&plan), c->actor);
     return 0;
+}
+
+/* Everything is checked: takes what the pool has, if it is for one, and records. */
+static int claim_and_record(struct lifecycle *lc, const struct caller *c,
+                            struct create_plan *take_plan, const char *idem_key,
+                            struct create_waiter *w, struct problem *p)
+{
+    cleanup_(plan_free) struct create_plan *plan = take_plan;
+    struct pool_claim claim = {0};
+    if (plan->pool && pool_claim(lc, c, plan, &claim, p) < 0) {
+        return -1;
+    }
+    if (claim.member) {
+        plan->warm = true;
+        plan->spec.id = arena_strdup(&plan->arena, claim.member->id);
+    }
+    if (admission_enter(lc, c, !claim.member, p) < 0) {
+        pool_unclaim(lc, &claim);
+        return -1;
+    }
+    if (claim.member) {
+        FAULT_POINT("server.pool.claimed");
+    }
+    int r = record(lc, c, take_ptr(&plan), idem_key, claim.member, w, p);
+    if (r < 0) {
+        admission_leave(lc, c->actor);
+        pool_unclaim(lc, &claim);
+    } else {
+        pool_claimed(lc, &claim);
+    }
+    return r;
 }
 
 int lifecycle_create(struct lifecycle *lc, const struct caller *c, struct create_plan *take_plan,
@@ -369,6 +456,9 @@ int lifecycle_create(struct lifecycle *lc, const struct caller *c, struct create
             return join(lc, sb, plan, w, p);
         }
     }
+    if (plan->pool_ref && pool_complete(lc, c, &plan, p) < 0) {
+        return -1;
+    }
     if (plan->snapshot_id && snapshot_restorable(lc, c, plan->snapshot_id, p) < 0) {
         return -1;
     }
@@ -378,16 +468,12 @@ int lifecycle_create(struct lifecycle *lc, const struct caller *c, struct create
     if (lc->rt->ops->check(lc->rt, &plan->spec, &e) < 0) {
         return problem_err(p, 0, CODE_INVALID, &e);
     }
-    if (admission_enter(lc, c, p) < 0) {
-        return -1;
-    }
     char hash[PLAN_HASH_LEN + 1];
     memcpy(hash, plan->hash, sizeof(hash));
-    int r = record(lc, c, take_ptr(&plan), idem_key, w, p);
+    int r = claim_and_record(lc, c, take_ptr(&plan), idem_key, w, p);
     if (r == 0) {
         return 0;
     }
-    admission_leave(lc, c->actor);
     if (r == -EEXIST && idem_key) {
         /* Another request with this key was quicker by a moment. */
         cleanup_(sandbox_unref) struct sandbox *sb =
@@ -399,6 +485,43 @@ int lifecycle_create(struct lifecycle *lc, const struct caller *c, struct create
         }
     }
     return p->status ? -1 : problem_set(p, 503, CODE_GENERAL, "try again");
+}
+
+/* ---- for a pool ---- */
+struct sandbox *create_member(struct lifecycle *lc, const struct caller *c,
+                              struct create_plan *take_plan, struct problem *p)
+{
+    cleanup_(plan_free) struct create_plan *plan = take_plan;
+    char token[EGRESS_TOKEN_LEN + 1], id[UUID_LEN + 1];
+    struct store_sandbox row;
+    struct err e = {0};
+    rand_uuid(id);
+    plan->spec.id = id;
+    plan->spec.standby = true;
+    if (lc->rt->ops->check(lc->rt, &plan->spec, &e) < 0) {
+        (void)problem_err(p, 0, CODE_INVALID, &e);
+        return NULL;
+    }
+    struct sandbox *sb = record_make(lc, c, plan, NULL, NULL, &row, token);
+    struct store_event ev = event_make(sb, c, "create", "POOL_REFILL", "");
+    if (record_put(lc, sb, &row, NULL, &ev, p) < 0) {
+        sandbox_unref(sb);
+        return NULL;
+    }
+    event_publish(lc, &ev, sb);
+    (void)pthread_mutex_lock(&lc->op_lock);
+    sb->plan = take_ptr(&plan);
+    (void)pthread_mutex_unlock(&lc->op_lock);
+    struct create_job job = {.lc = lc, .sb = sb, .progress = PROGRESS_INIT};
+    if (create_work(&job, p) == WORK_INTERRUPTED) {
+        (void)problem_set(p, 503, CODE_GENERAL, "the server is shutting down");
+    }
+    finish(lc, sb, p);
+    if (p->status) {
+        sandbox_unref(sb);
+        return NULL;
+    }
+    return sb;
 }
 
 /* ---- waiting ---- */

@@ -5,6 +5,7 @@
 #include "base/log.h"
 #include "base/must.h"
 #include "server/lifecycle/internal.h"
+#include "server/lifecycle/pool.h"
 
 const struct caller caller_expiry = {.actor = "expiry"};
 const struct caller caller_reconcile = {.actor = "reconcile"};
@@ -37,6 +38,9 @@ void event_publish(struct lifecycle *lc, const struct store_event *ev, const str
 {
     log_info("sandbox event", LOG_S("id", ev->sandbox_id), LOG_S("type", ev->type),
              LOG_S("actor", ev->actor), LOG_S("reason", ev->reason), LOG_S("message", ev->message));
+    if (sb->is_member) {
+        pool_on_event(lc, ev->type, sb);
+    }
     for (size_t i = 0; i < lc->n_listeners; i++) {
         lc->listeners[i].fn(ev, sb, lc->listeners[i].arg);
     }

@@ -18,7 +18,10 @@ struct admission {
     pthread_mutex_t lock;
     size_t total;
     struct map per_key; /* actor -> count, as a pointer-sized number */
+    uint64_t last_ms;   /* atomic: when a create last came or went, monotonic */
 };
+
+struct pools;
 
 struct lifecycle {
     struct registry reg;
@@ -36,6 +39,8 @@ struct lifecycle {
     pthread_mutex_t op_lock;
     pthread_cond_t op_cond;
     struct admission admission;
+
+    struct pools *pools;
 
     struct expiry expiry;
     struct io_timer expiry_timer, sweep_timer;
@@ -60,7 +65,8 @@ void op_end(struct lifecycle *lc, struct sandbox *sb);
 /* ---- admission.c ---- */
 void admission_init(struct admission *a);
 void admission_done(struct admission *a);
-int admission_enter(struct lifecycle *lc, const struct caller *c, struct problem *p);
+/* `grows`: there will be one more sandbox than now. */
+int admission_enter(struct lifecycle *lc, const struct caller *c, bool grows, struct problem *p);
 void admission_leave(struct lifecycle *lc, const char *actor);
 
 /* ---- event.c ---- */
@@ -77,6 +83,11 @@ enum sandbox_state state_of(struct lifecycle *lc, const struct sandbox *sb);
 /* Puts a recorded sandbox (in the registry, op not yet begun) to work. */
 void create_enqueue(struct lifecycle *lc, struct sandbox *sb, struct create_plan *take_plan,
                     const char *actor);
+
+/* Makes one that waits in a pool, to the end; the plan's hash is the pool's revision. A reference
+ * to it, or NULL: then nothing is left of it. */
+struct sandbox *create_member(struct lifecycle *lc, const struct caller *c,
+                              struct create_plan *take_plan, struct problem *p);
 
 /* ---- progress.c ---- */
 struct progress {

@@ -6,6 +6,7 @@
 
 #include "base/must.h"
 #include "server/lifecycle/internal.h"
+#include "server/lifecycle/pool.h"
 
 static unsigned cpu_count(void)
 {
@@ -36,6 +37,7 @@ struct lifecycle *lifecycle_new(const struct lifecycle_opts *o)
                               (size_t)o->cfg->limits.create_queue + 65536);
     lc->captures = io_pool_new("capture", SNAPSHOT_THREADS, SNAPSHOT_QUEUE_MAX);
     lc->maint = io_pool_new("maint", MAINT_THREADS, MAINT_QUEUE_MAX);
+    lc->pools = pools_new(lc);
     o->rt->on_exit_arg = lc;
     o->rt->on_exit = reconcile_exit_cb;
     return lc;
@@ -47,9 +49,11 @@ void lifecycle_free(struct lifecycle *lc)
         return;
     }
     __atomic_store_n(&lc->stopping, true, __ATOMIC_RELAXED);
+    pools_stop(lc->pools);
     io_pool_free(lc->creates);
     io_pool_free(lc->captures);
     io_pool_free(lc->maint);
+    pools_free(lc->pools);
     expiry_done(&lc->expiry);
     registry_done(&lc->reg);
     admission_done(&lc->admission);
@@ -97,6 +101,10 @@ struct sandbox *lifecycle_get(struct lifecycle *lc, const struct caller *c, stru
                               struct problem *p)
 {
     struct sandbox *sb = registry_get(&lc->reg, c->owner, id);
+    if (sb && sb->is_member) { /* nobody's yet, not even for the proxy, which asks for no owner */
+        sandbox_unref(sb);
+        sb = NULL;
+    }
     if (!sb) {
         (void)problem_set(p, 404, CODE_NOT_FOUND, "there is no sandbox %.*s", (int)MIN(id.n, 64u),
                           id.p ? id.p : "");

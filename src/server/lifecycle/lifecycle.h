@@ -99,6 +99,25 @@ int lifecycle_snapshot_get(struct lifecycle *lc, const struct caller *c, struct 
 int lifecycle_snapshot_delete(struct lifecycle *lc, const struct caller *c, struct str id,
                               struct problem *p);
 
+/* ---- pools (lifecycle/pool.h) ---- */
+struct pool_request;
+struct pool_view;
+/* Each fills the view, in the arena, with what is there afterwards. */
+int lifecycle_pool_create(struct lifecycle *lc, const struct caller *c,
+                          const struct pool_request *q, struct arena *a, struct pool_view *ret,
+                          struct problem *p);
+/* Capacity, and the template where one is given: members of another one are replaced. */
+int lifecycle_pool_update(struct lifecycle *lc, const struct caller *c, const char *name,
+                          const struct pool_request *q, struct arena *a, struct pool_view *ret,
+                          struct problem *p);
+int lifecycle_pool_get(struct lifecycle *lc, const struct caller *c, const char *name,
+                       struct arena *a, struct pool_view *ret, struct problem *p);
+/* Members go with it; sandboxes that were taken from it stay. */
+int lifecycle_pool_delete(struct lifecycle *lc, const struct caller *c, const char *name,
+                          struct problem *p);
+int lifecycle_pool_list(struct lifecycle *lc, const struct caller *c, struct arena *a,
+                        struct pool_view **ret, size_t *ret_n, struct problem *p);
+
 /* ---- listening ---- */
 /* Every state change and every action on a sandbox passes here, in the thread that made it. */
 typedef void lifecycle_listener(const struct store_event *ev, const struct sandbox *sb, void *arg);

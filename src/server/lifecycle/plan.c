@@ -438,13 +438,6 @@ static void plan_texts(struct create_plan *plan)
 
 static int plan_check(struct create_plan *plan, const struct config *cfg, struct problem *p)
 {
-    if (check_renew(plan, p) < 0) {
-        return -1;
-    }
-    if (!blank(extension(plan, "poolRef"))) {
-        return problem_set(p, 400, "SANDBOX::UNSUPPORTED_POOL_REF",
-                           "extensions.poolRef needs the Kubernetes runtime");
-    }
     if (plan_entrypoint(plan, p) < 0 || check_metadata(plan, p) < 0 ||
         check_platform(plan, p) < 0 || check_timeout(plan, cfg, p) < 0) {
         return -1;
@@ -465,8 +458,16 @@ int plan_build(struct str body, const struct config *cfg, struct create_plan **r
                struct problem *p)
 {
     cleanup_(plan_free) struct create_plan *plan = NEW(struct create_plan);
-    if (parse_body(body, &plan->root, p) < 0 || decode(plan, p) < 0 ||
-        plan_check(plan, cfg, p) < 0) {
+    if (parse_body(body, &plan->root, p) < 0 || decode(plan, p) < 0 || check_renew(plan, p) < 0) {
+        return -1;
+    }
+    if (!blank(extension(plan, "poolRef"))) {
+        plan->pool_ref = arena_str(&plan->arena, str_trim(str_from(extension(plan, "poolRef"))));
+        hash_text(str_from(dump(&plan->arena, plan->root)), plan->hash);
+        *ret = take_ptr(&plan);
+        return 0;
+    }
+    if (plan_check(plan, cfg, p) < 0) {
         return -1;
     }
     plan_source(plan);

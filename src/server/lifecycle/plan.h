@@ -20,9 +20,12 @@ struct create_plan {
     int64_t timeout_s;      /* 0: never expires */
     int64_t renew_extend_s; /* 0: no renewal on access */
     bool had_auth;
-    const char *spec_json;        /* for the store: without registry credentials */
-    const char *entrypoint_json;  /* array */
-    const char *metadata_json;    /* object, or NULL */
+    const char *pool_ref;        /* extensions.poolRef: this plan is only half of one, see pool.h */
+    const char *pool;            /* the pool it was completed from, or NULL */
+    bool warm;                   /* its sandbox waits in that pool already */
+    const char *spec_json;       /* for the store: without registry credentials */
+    const char *entrypoint_json; /* array */
+    const char *metadata_json;   /* object, or NULL */
     char hash[PLAN_HASH_LEN + 1]; /* of the request, white space aside */
 };
 

@@ -15,6 +15,7 @@
 #include "base/log.h"
 #include "base/must.h"
 #include "server/lifecycle/internal.h"
+#include "server/lifecycle/pool.h"
 
 DEFINE_CLEANUP(struct sandbox *, sandbox_unref)
 
@@ -338,7 +339,7 @@ int lifecycle_recover(struct lifecycle *lc, struct err *e)
         sandbox_unref(all[i]);
     }
     free(all);
-    int r = remove_orphans(lc, e);
+    int r = pools_recover(lc, e) < 0 ? -1 : remove_orphans(lc, e);
     snapshot_recover(lc);
     log_info("recovered", LOG_I("records", n), LOG_I("containers", map_len(&s.by_id)),
              LOG_I("us", clock_mono_us() - begin));

@@ -93,14 +93,8 @@ static struct owner_count *owner_get(struct registry *r, const char *owner)
     return c;
 }
 
-int registry_add(struct registry *r, struct sandbox *sb)
+static void insert(struct registry *r, struct sandbox *sb, const char *idem)
 {
-    cleanup_free char *idem = sb->idem_key ? idem_name(sb->owner, sb->idem_key) : NULL;
-    registry_write(r);
-    if (map_get(&r->by_id, str_from(sb->id)) || (idem && map_get(&r->by_idem, str_from(idem)))) {
-        registry_unlock(r);
-        return -EEXIST;
-    }
     if (r->n == r->cap) {
         r->cap = r->cap ? r->cap * 2 : 64;
         r->ordered = xreallocarray(r->ordered, r->cap, sizeof(*r->ordered));
@@ -114,8 +108,50 @@ int registry_add(struct registry *r, struct sandbox *sb)
         (void)map_put(&r->by_idem, str_from(idem), sb);
     }
     owner_get(r, sb->owner)->n++;
+}
+
+static void erase(struct registry *r, struct sandbox *sb, const char *idem)
+{
+    size_t at = position(r, sb);
+    must(at < r->n && r->ordered[at] == sb);
+    memmove(r->ordered + at, r->ordered + at + 1, (r->n - at - 1) * sizeof(*r->ordered));
+    r->n--;
+    (void)map_del(&r->by_id, str_from(sb->id));
+    if (idem) {
+        (void)map_del(&r->by_idem, str_from(idem));
+    }
+    owner_get(r, sb->owner)->n--;
+}
+
+int registry_add(struct registry *r, struct sandbox *sb)
+{
+    cleanup_free char *idem = sb->idem_key ? idem_name(sb->owner, sb->idem_key) : NULL;
+    registry_write(r);
+    bool there =
+        map_get(&r->by_id, str_from(sb->id)) || (idem && map_get(&r->by_idem, str_from(idem)));
+    if (!there) {
+        insert(r, sb, idem);
+    }
     registry_unlock(r);
-    return 0;
+    return there ? -EEXIST : 0;
+}
+
+int registry_replace(struct registry *r, struct sandbox *old, struct sandbox *sb)
+{
+    cleanup_free char *idem = sb->idem_key ? idem_name(sb->owner, sb->idem_key) : NULL;
+    cleanup_free char *old_idem = old->idem_key ? idem_name(old->owner, old->idem_key) : NULL;
+    registry_write(r);
+    bool can = map_get(&r->by_id, str_from(old->id)) == old &&
+               !(idem && map_get(&r->by_idem, str_from(idem)));
+    if (can) {
+        erase(r, old, old_idem);
+        insert(r, sb, idem);
+    }
+    registry_unlock(r);
+    if (can) {
+        sandbox_unref(old);
+    }
+    return can ? 0 : -EEXIST;
 }
 
 void registry_remove(struct registry *r, struct sandbox *sb)
@@ -124,15 +160,7 @@ void registry_remove(struct registry *r, struct sandbox *sb)
     registry_write(r);
     bool there = map_get(&r->by_id, str_from(sb->id)) == sb;
     if (there) {
-        size_t at = position(r, sb);
-        must(at < r->n && r->ordered[at] == sb);
-        memmove(r->ordered + at, r->ordered + at + 1, (r->n - at - 1) * sizeof(*r->ordered));
-        r->n--;
-        (void)map_del(&r->by_id, str_from(sb->id));
-        if (idem) {
-            (void)map_del(&r->by_idem, str_from(idem));
-        }
-        owner_get(r, sb->owner)->n--;
+        erase(r, sb, idem);
     }
     registry_unlock(r);
     if (there) {

@@ -26,6 +26,9 @@ void registry_unlock(struct registry *r);
 
 /* Takes over a reference. -EEXIST when the id or the idempotency key is there already. */
 int registry_add(struct registry *r, struct sandbox *take_sb);
+/* Puts `take_sb` where `old`, of the same id, was. -EEXIST when its idempotency key is known, or
+ * when `old` is not there any more: then nothing has changed. */
+int registry_replace(struct registry *r, struct sandbox *old, struct sandbox *take_sb);
 /* Gives the registry's reference back. */
 void registry_remove(struct registry *r, struct sandbox *sb);
 

@@ -9,6 +9,7 @@
 #include "base/log.h"
 #include "base/must.h"
 #include "server/lifecycle/internal.h"
+#include "server/lifecycle/pool.h"
 
 DEFINE_CLEANUP(struct sandbox *, sandbox_unref)
 
@@ -45,6 +46,7 @@ int remove_record(struct lifecycle *lc, struct sandbox *sb, const struct caller 
     FAULT_POINT("server.remove.deleted");
     expiry_remove(&lc->expiry, sb);
     registry_remove(&lc->reg, sb);
+    pool_on_gone(lc, sb);
     event_publish(lc, &ev, sb);
     return 0;
 }

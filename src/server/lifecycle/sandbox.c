@@ -188,6 +188,8 @@ struct sandbox *sandbox_from_row(const struct store_sandbox *row, struct err *e)
     sb->idem_key = copy_str(a, row->idem_key);
     sb->idem_hash = copy_str(a, row->idem_hash);
     sb->egress_token = copy_str(a, row->egress_token);
+    sb->pool = copy_str(a, row->pool);
+    sb->is_member = str_starts(str_from(sb->owner), STR(MEMBER_OWNER));
     sb->created_us = row->created_us;
     sb->renew_extend_s = row->renew_extend_s;
     sb->had_auth = row->had_auth;

@@ -57,6 +57,8 @@ struct sandbox {
     struct str_list entrypoint;
     const char *idem_key, *idem_hash;
     const char *egress_token;
+    const char *pool; /* name of the pool it waits in or was taken from, or NULL */
+    bool is_member;   /* waits in it: nobody's yet, and shown to nobody */
     int64_t created_us;
     int64_t renew_extend_s;
     bool had_auth;
@@ -87,6 +89,10 @@ struct sandbox {
     bool renew_queued;
     uint64_t renewed_ms; /* monotonic, of the last renewal on access */
 };
+
+/* Owner of the sandboxes that wait in pools: this, the pool's name, '@', the pool's owner. No key's
+ * owner begins like it. */
+#define MEMBER_OWNER "pool/"
 
 struct sandbox *sandbox_ref(struct sandbox *sb);
 void sandbox_unref(struct sandbox *sb); /* NULL is fine */

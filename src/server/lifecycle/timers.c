@@ -6,6 +6,7 @@
 #include "base/log.h"
 #include "base/must.h"
 #include "server/lifecycle/internal.h"
+#include "server/lifecycle/pool.h"
 
 static int64_t clock_offset(void)
 {
@@ -109,6 +110,7 @@ void lifecycle_start(struct lifecycle *lc)
     io_timer_init(&lc->expiry_timer, lc->loop, expiry_tick);
     io_timer_init(&lc->sweep_timer, lc->loop, reconcile_tick);
     io_timer_start(&lc->expiry_timer, 1);
+    pools_start(lc->pools);
     io_timer_start(&lc->sweep_timer, RECONCILE_INTERVAL_MS);
 }
 

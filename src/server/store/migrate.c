@@ -69,6 +69,8 @@ static const char *const steps[] = {
     " created_us INTEGER NOT NULL,"
     " PRIMARY KEY(owner, name)"
     ") STRICT;",
+    /* the pool a sandbox was taken from, or waits in */
+    "ALTER TABLE sandboxes ADD COLUMN pool TEXT;",
 };
 
 static int read_int(struct store *s, const char *sql, int64_t *ret, struct err *e)

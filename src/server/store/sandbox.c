@@ -17,6 +17,35 @@ static int finish(struct store *s, sqlite3_stmt *st, const struct store_event *e
     return store_end(s, r, e);
 }
 
+static void bind_row(sqlite3_stmt *st, const struct store_sandbox *r)
+{
+    store_bind_text(st, 1, r->id);
+    store_bind_text(st, 2, r->owner);
+    store_bind_text(st, 3, r->runtime);
+    store_bind_text(st, 4, r->state);
+    store_bind_text(st, 5, r->reason);
+    store_bind_text(st, 6, r->message);
+    bind_int(st, 7, r->created_us);
+    bind_int(st, 8, r->transition_us);
+    if (r->expires_us) {
+        bind_int(st, 9, r->expires_us);
+    }
+    store_bind_text(st, 10, r->image);
+    store_bind_text(st, 11, r->snapshot_id);
+    store_bind_text(st, 12, r->os);
+    store_bind_text(st, 13, r->arch);
+    store_bind_text(st, 14, r->entrypoint);
+    store_bind_text(st, 15, r->metadata);
+    bind_int(st, 16, r->renew_extend_s);
+    store_bind_text(st, 17, r->spec);
+    store_bind_text(st, 18, r->egress_token);
+    store_bind_text(st, 19, r->idem_key);
+    store_bind_text(st, 20, r->idem_hash);
+    bind_int(st, 21, r->answered);
+    bind_int(st, 22, r->had_auth);
+    store_bind_text(st, 23, r->pool);
+}
+
 int store_sandbox_insert(struct store *s, const struct store_sandbox *r,
                          const struct store_event *ev, struct err *e)
 {
@@ -25,30 +54,24 @@ int store_sandbox_insert(struct store *s, const struct store_sandbox *r,
     }
     sqlite3_stmt *st = store_stmt(s, STMT_SANDBOX_INSERT, e);
     if (st) {
+        bind_row(st, r);
+    }
+    return finish(s, st, ev, e);
+}
+
+int store_sandbox_replace(struct store *s, const struct store_sandbox *r,
+                          const struct store_event *ev, struct err *e)
+{
+    if (store_begin(s, e) < 0) {
+        return -1;
+    }
+    sqlite3_stmt *st = store_stmt(s, STMT_SANDBOX_DELETE, e);
+    if (st) {
         store_bind_text(st, 1, r->id);
-        store_bind_text(st, 2, r->owner);
-        store_bind_text(st, 3, r->runtime);
-        store_bind_text(st, 4, r->state);
-        store_bind_text(st, 5, r->reason);
-        store_bind_text(st, 6, r->message);
-        bind_int(st, 7, r->created_us);
-        bind_int(st, 8, r->transition_us);
-        if (r->expires_us) {
-            bind_int(st, 9, r->expires_us);
-        }
-        store_bind_text(st, 10, r->image);
-        store_bind_text(st, 11, r->snapshot_id);
-        store_bind_text(st, 12, r->os);
-        store_bind_text(st, 13, r->arch);
-        store_bind_text(st, 14, r->entrypoint);
-        store_bind_text(st, 15, r->metadata);
-        bind_int(st, 16, r->renew_extend_s);
-        store_bind_text(st, 17, r->spec);
-        store_bind_text(st, 18, r->egress_token);
-        store_bind_text(st, 19, r->idem_key);
-        store_bind_text(st, 20, r->idem_hash);
-        bind_int(st, 21, r->answered);
-        bind_int(st, 22, r->had_auth);
+        st = store_step_done(s, st, e) < 0 ? NULL : store_stmt(s, STMT_SANDBOX_INSERT, e);
+    }
+    if (st) {
+        bind_row(st, r);
     }
     return finish(s, st, ev, e);
 }
@@ -162,6 +185,7 @@ static void read_row(sqlite3_stmt *st, struct arena *a, struct store_sandbox *r)
         .idem_hash = store_text(a, st, 19),
         .answered = sqlite3_column_int(st, 20) != 0,
         .had_auth = sqlite3_column_int(st, 21) != 0,
+        .pool = store_text(a, st, 22),
     };
 }
 

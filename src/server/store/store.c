@@ -28,8 +28,8 @@ static const char *const stmt_sql[STMT__COUNT] = {
     [STMT_SANDBOX_INSERT] =
         "INSERT INTO sandboxes(id, owner, runtime, state, reason, message, created_us, "
         "transition_us, expires_us, image, snapshot_id, os, arch, entrypoint, metadata, "
-        "renew_extend_s, spec, egress_token, idem_key, idem_hash, answered, had_auth) "
-        "VALUES(?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?)",
+        "renew_extend_s, spec, egress_token, idem_key, idem_hash, answered, had_auth, pool) "
+        "VALUES(?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?)",
     [STMT_SANDBOX_STATE] = "UPDATE sandboxes SET state = ?2, reason = ?3, message = ?4, "
                            "transition_us = ?5 WHERE id = ?1",
     [STMT_SANDBOX_EXPIRY] = "UPDATE sandboxes SET expires_us = ?2 WHERE id = ?1",
@@ -41,11 +41,11 @@ static const char *const stmt_sql[STMT__COUNT] = {
     [STMT_SANDBOX_EACH] =
         "SELECT id, owner, runtime, state, reason, message, created_us, transition_us, expires_us, "
         "image, snapshot_id, os, arch, entrypoint, metadata, renew_extend_s, NULL, egress_token, "
-        "idem_key, idem_hash, answered, had_auth FROM sandboxes ORDER BY created_us, id",
+        "idem_key, idem_hash, answered, had_auth, pool FROM sandboxes ORDER BY created_us, id",
     [STMT_SANDBOX_GET] =
         "SELECT id, owner, runtime, state, reason, message, created_us, transition_us, expires_us, "
         "image, snapshot_id, os, arch, entrypoint, metadata, renew_extend_s, spec, egress_token, "
-        "idem_key, idem_hash, answered, had_auth FROM sandboxes WHERE id = ?1",
+        "idem_key, idem_hash, answered, had_auth, pool FROM sandboxes WHERE id = ?1",
     [STMT_SNAPSHOT_INSERT] =
         "INSERT INTO snapshots(" SNAPSHOT_COLUMNS ") VALUES(?,?,?,?,?,?,?,?,?,?)",
     [STMT_SNAPSHOT_STATE] = "UPDATE snapshots SET state = ?3, reason = ?4, message = ?5, "
@@ -57,6 +57,10 @@ static const char *const stmt_sql[STMT__COUNT] = {
     [STMT_SNAPSHOT_LIST] = "SELECT " SNAPSHOT_COLUMNS SNAPSHOT_FILTER
                            " ORDER BY created_us DESC, id DESC LIMIT ?5 OFFSET ?6",
     [STMT_SNAPSHOT_COUNT] = "SELECT count(*)" SNAPSHOT_FILTER,
+    [STMT_POOL_PUT] = "INSERT INTO pools(owner, name, spec, created_us) VALUES(?,?,?,?) "
+                      "ON CONFLICT(owner, name) DO UPDATE SET spec = excluded.spec",
+    [STMT_POOL_DELETE] = "DELETE FROM pools WHERE owner = ?1 AND name = ?2",
+    [STMT_POOL_EACH] = "SELECT owner, name, spec, created_us FROM pools ORDER BY created_us, name",
     [STMT_EVENT_INSERT] = "INSERT INTO events(at_us, sandbox_id, owner, type, actor, request_id, "
                           "reason, message) VALUES(?,?,?,?,?,?,?,?)",
     [STMT_EVENT_LIST] = "SELECT seq, at_us, sandbox_id, owner, type, actor, request_id, reason, "

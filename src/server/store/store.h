@@ -15,6 +15,8 @@
 
 struct store;
 
+#define OWNER_DEFAULT "default" /* of everything, as long as keys have no owners of their own */
+
 /* One row of `sandboxes`. Strings are borrowed; NULL is SQL NULL where allowed. */
 struct store_sandbox {
     const char *id, *owner, *runtime;
@@ -28,8 +30,9 @@ struct store_sandbox {
     const char *spec;       /* JSON: the request as validated, without registry credentials */
     const char *egress_token;
     const char *idem_key, *idem_hash;
-    bool answered; /* the client has been told the id although it is still Pending */
-    bool had_auth; /* the request carried registry credentials, which are not kept */
+    bool answered;    /* the client has been told the id although it is still Pending */
+    const char *pool; /* name of the pool it waits in or was taken from, or NULL */
+    bool had_auth;    /* the request carried registry credentials, which are not kept */
 };
 
 struct store_event {
@@ -53,6 +56,9 @@ void store_checkpoint(struct store *s);
  */
 int store_sandbox_insert(struct store *s, const struct store_sandbox *r,
                          const struct store_event *ev, struct err *e);
+/* The same in place of the row of this id: a sandbox that waited in a pool has been taken. */
+int store_sandbox_replace(struct store *s, const struct store_sandbox *r,
+                          const struct store_event *ev, struct err *e);
 int store_sandbox_set_state(struct store *s, const char *id, const char *state, const char *reason,
                             const char *message, int64_t transition_us,
                             const struct store_event *ev, struct err *e);
@@ -71,6 +77,19 @@ int store_sandbox_each(struct store *s, void (*fn)(const struct store_sandbox *r
 /* One row, copied into the arena; ERR_NOT_FOUND. */
 int store_sandbox_get(struct store *s, struct arena *a, const char *id, struct store_sandbox *ret,
                       struct err *e);
+
+/* One row of `pools`. */
+struct store_pool {
+    const char *owner, *name;
+    const char *spec; /* JSON: template, capacitySpec, origin */
+    int64_t created_us;
+};
+/* New, or another spec for the one there is, whose time of creation stays. */
+int store_pool_put(struct store *s, const struct store_pool *p, struct err *e);
+int store_pool_delete(struct store *s, const char *owner, const char *name, struct err *e);
+/* In the order of their creation. The row is valid during the call. */
+int store_pool_each(struct store *s, void (*fn)(const struct store_pool *p, void *arg), void *arg,
+                    struct err *e);
 
 int store_event_add(struct store *s, const struct store_event *ev, struct err *e);
 /* The newest `limit` events of a sandbox, oldest first. */

@@ -20,6 +20,7 @@ def shared():
 def server(shared):
     """The shared server; sandboxes that a test leaves are deleted and leave nothing."""
     yield shared
+    shared.delete_pools()
     for sandbox in shared.list():
         shared.call("DELETE", f"/v1/sandboxes/{sandbox['id']}")
     shared.assert_clean()

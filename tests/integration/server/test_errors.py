@@ -118,7 +118,6 @@ def test_bodies_that_are_no_json(server):
 
 @pytest.mark.parametrize("change,code,word", [
     ({"extensions": {"access.renew.extend.seconds": "10"}}, "SANDBOX::INVALID_PARAMETER", "300"),
-    ({"extensions": {"poolRef": "p"}}, "SANDBOX::UNSUPPORTED_POOL_REF", "Kubernetes"),
     ({"extensions": {"oci.engine": "nosuch"}}, "SANDBOX::INVALID_PARAMETER", "oci.allowed_engines"),
     ({"entrypoint": ["a 'b"]}, "DOCKER::INVALID_ENTRYPOINT", "closed"),
     ({"metadata": {"a b": "c"}}, "SANDBOX::INVALID_METADATA_LABEL", "a b"),
@@ -142,14 +141,12 @@ def test_requests_that_cannot_be_served(server, change, code, word):
     assert server.list() == []
 
 
-def test_snapshots_and_pools_are_honest(server):
+def test_snapshots_are_honest(server):
     r = server.call("POST", "/v1/sandboxes", request_body(image=None, snapshotId="s"))
     assert r.status_code == 404 and r.json()["code"] == "SNAPSHOT::NOT_FOUND"
     assert server.ok("GET", "/v1/snapshots")["items"] == []
     assert server.call("GET", "/v1/snapshots/x").json()["code"] == "SNAPSHOT::NOT_FOUND"
     assert server.call("POST", "/v1/sandboxes/x/snapshots").status_code == 404
-    r = server.call("GET", "/pools")
-    assert r.status_code == 501 and r.json()["code"] == "KUBERNETES::POOL_NOT_SUPPORTED"
 
 
 def test_docs_page(server):

@@ -174,8 +174,6 @@ static void refusals(void **state)
         {"{" BASE ",\"volumes\":[{\"name\":\"a\",\"mountPath\":\"/a\"}]}", 422, CODE_INVALID,
          "[\"body\",\"volumes\",0]"},
         {"{\"extensions\":{\"poolRef\":\"p\"},\"snapshotId\":\"s\"}", 422, CODE_INVALID, "poolRef"},
-        {"{\"extensions\":{\"poolRef\":\"p\"}}", 400, "SANDBOX::UNSUPPORTED_POOL_REF",
-         "Kubernetes"},
         {"{" BASE ",\"extensions\":{\"access.renew.extend.seconds\":\"299\"}}", 400, CODE_INVALID,
          "between 300 and 86400"},
         {"{" BASE ",\"extensions\":{\"access.renew.extend.seconds\":\"\"}}", 400, CODE_INVALID,

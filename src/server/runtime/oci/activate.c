@@ -126,11 +126,7 @@ static int tell(int dir_fd, const struct runtime_spec *spec, struct err *e)
 
 static bool limits_differ(const struct sandbox_state *s, const struct cgroup_limits *l)
 {
-    uint64_t io = 0;
-    for (size_t i = 0; i < IO_LIMITS; i++) {
-        io |= l->io[i]; /* not on record */
-    }
-    return io || (uint64_t)s->cpu_millis.v != l->cpu_millis ||
+    return (uint64_t)s->cpu_millis.v != l->cpu_millis ||
            (uint64_t)s->memory_bytes.v != l->memory_bytes || (uint64_t)s->pids.v != l->pids;
 }
 
@@ -175,6 +171,7 @@ int oci_activate(struct runtime *rt, const struct runtime_spec *spec, struct err
     if (!s.standby.v || disk != (uint64_t)s.disk_bytes.v) {
         return err_set(e, ERR_CONFLICT, "sandbox %s cannot be given away like this", spec->id);
     }
+    memset(limits.io, 0, sizeof(limits.io)); /* as they are: they were the template's */
     if (limits_differ(&s, &limits) && cgroup_update(&o->cg, spec->id, &limits, e) < 0) {
         return -1;
     }
