@@ -117,6 +117,10 @@ static const char *const *make_args(const struct start_opts *so, const struct cg
     v[n++] = arena_printf(a, "%lld", (long long)so->o->oci->log_max_bytes);
     v[n++] = "--entrypoint-log";
     v[n++] = arena_printf(a, "%d", all_fds ? FD_LOG_0 : 0);
+    if (image_user(so)) {
+        v[n++] = "--user";
+        v[n++] = image_user(so);
+    }
     if (all_fds) {
         v[n++] = "--entrypoint-log2";
         v[n++] = arena_printf(a, "%d", FD_LOG_1);
@@ -137,10 +141,6 @@ static const char *const *make_args(const struct start_opts *so, const struct cg
             v[n++] = arena_printf(a, "%d", FD_CGROUPS + k);
             return v; /* the entrypoint is told there */
         }
-    }
-    if (image_user(so)) {
-        v[n++] = "--user";
-        v[n++] = image_user(so);
     }
     if (n_entry) {
         v[n++] = "--";
