@@ -6,10 +6,12 @@
 #include "base/cleanup.h"
 #include "base/log.h"
 #include "egress/egress.h"
+#include "egress/intercept/intercept.h"
 #include "egress/vault/api.h"
 
 struct egress_part *const egress_parts[] = {
     &vault_part,
+    &intercept_part,
     NULL,
 };
 

@@ -1,0 +1,29 @@
+#pragma once
+/* The interceptor as a part of the sidecar: connections of the sandbox to ports 80 and 443 arrive
+ * here. Those for hosts with a binding are opened (HTTP, or TLS with a certificate of our own
+ * authority), all others are passed on as the bytes they are. */
+
+#include "base/list.h"
+#include "egress/egress.h"
+#include "io/listener.h"
+
+struct ca;
+struct io_tls_ctx;
+
+struct intercept {
+    struct egress *g;
+    struct ca *ca;
+    struct io_tls_ctx *upstream; /* verifies servers */
+    struct io_listener *listeners[2];
+    uint16_t port;
+    struct list conns;
+    size_t n_conns;
+    bool is_ready;
+};
+
+extern struct egress_part intercept_part;
+
+/* Takes a connection as it was accepted. */
+void conn_start(struct intercept *i, struct io_stream *take_client);
+/* Closes every connection. */
+void conn_close_all(struct intercept *i);
