@@ -26,6 +26,8 @@ struct osb_client *cli_client(struct cli *x)
                              .protocol = x->set.protocol,
                              .api_key = x->set.api_key,
                              .user_agent = "OpenSandbox-CLI/" OSB_VERSION,
+                             .ca_file = x->set.ca_file,
+                             .insecure = x->set.insecure,
                              .use_server_proxy = x->set.use_server_proxy,
                              .request_timeout_ms = (uint64_t)x->set.request_timeout * 1000};
     x->client = osb_client_new(&cfg, &e);

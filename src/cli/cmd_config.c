@@ -68,7 +68,7 @@ static int run_show(struct cli *x)
     json_set(j, "default_timeout", jtext(x->set.default_timeout));
     json_set(j, "config_path", jtext(x->set.path));
     json_set(j, "config_file_exists", json_bool_new(x->set.file_exists));
-    out_model(&x->out, "Configuration", j);
+    out_model(&x->out, "Resolved Configuration", j);
     return 0;
 }
 

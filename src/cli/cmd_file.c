@@ -9,6 +9,7 @@
 #include "base/fd.h"
 #include "cli/cli.h"
 #include "cli/commands.h"
+#include "cli/spinner.h"
 
 static const struct cli_opt only_output[] = {OPT_OUTPUT("table|json|yaml"), {0}};
 
@@ -122,7 +123,10 @@ static int run_upload(struct cli *x)
     if (!s) {
         return 1;
     }
-    if (osb_upload_file(s, local, remote, NULL, &e) < 0) {
+    struct spinner *spinner = spinner_start(&x->out, "Uploading");
+    int r = osb_upload_file(s, local, remote, NULL, &e);
+    spinner_stop(spinner);
+    if (r < 0) {
         return cli_error(x, &e, "Upload %s", local);
     }
     out_ok(&x->out, "Uploaded: %s → %s", local, remote);
@@ -152,7 +156,10 @@ static int run_download(struct cli *x)
             return cli_fail(x, "%s: %s", dir, strerror(-r));
         }
     }
-    if (osb_download_file(s, remote, local, &e) < 0) {
+    struct spinner *spinner = spinner_start(&x->out, "Downloading");
+    int r = osb_download_file(s, remote, local, &e);
+    spinner_stop(spinner);
+    if (r < 0) {
         return cli_error(x, &e, "Download %s", remote);
     }
     out_ok(&x->out, "Downloaded: %s → %s", remote, local);
@@ -186,7 +193,7 @@ static int run_rm(struct cli *x)
     if (osb_delete_files(s, x->args.pos + 1, &e) < 0) {
         return cli_error(x, &e, "Delete files");
     }
-    print_paths(x, "Deleted", "deleted");
+    print_paths(x, "Deleted Files", "deleted");
     return 0;
 }
 
@@ -201,7 +208,7 @@ static int run_mkdir(struct cli *x)
     if (osb_make_dirs(s, x->args.pos + 1, &w, &e) < 0) {
         return cli_error(x, &e, "Create directories");
     }
-    print_paths(x, "Created", "created");
+    print_paths(x, "Created Directories", "created");
     return 0;
 }
 
@@ -215,7 +222,7 @@ static int run_rmdir(struct cli *x)
     if (osb_delete_dirs(s, x->args.pos + 1, &e) < 0) {
         return cli_error(x, &e, "Delete directories");
     }
-    print_paths(x, "Removed", "removed");
+    print_paths(x, "Removed Directories", "removed");
     return 0;
 }
 
@@ -386,7 +393,7 @@ static int run_info(struct cli *x)
     }
     cleanup_(json_free) struct json *rows = entries(&l);
     osb_file_list_done(&l);
-    out_rows(&x->out, "File Info", "path,size,mode,owner,group,created_at,modified_at", rows);
+    out_rows(&x->out, "Path Info", "path,size,mode,owner,group,created_at,modified_at", rows);
     return 0;
 }
 

@@ -6,6 +6,7 @@
 #include "cli/cli.h"
 #include "cli/commands.h"
 #include "cli/create.h"
+#include "cli/spinner.h"
 #include "cli/terminal.h"
 
 static int run_in(struct cli *x, struct osb_sandbox *s, bool *keep)
@@ -36,7 +37,9 @@ static int run_run(struct cli *x)
         bool keep = arg_has(&x->args, "keep");
         cli_catch_interrupt(x);
         spec.opts.call = cli_call(x);
+        struct spinner *spinner = spinner_start(&x->out, "Creating a sandbox");
         cleanup_(osb_sandbox_free) struct osb_sandbox *s = osb_create(x->client, &spec.opts, &e);
+        spinner_stop(spinner);
         if (!s) {
             r = cli_error(x, &e, "Create sandbox");
         } else {

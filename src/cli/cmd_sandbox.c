@@ -9,6 +9,7 @@
 #include "cli/commands.h"
 #include "cli/create.h"
 #include "cli/duration.h"
+#include "cli/spinner.h"
 
 #define TREE_OUTPUT OPT_OUTPUT("table|json|yaml")
 
@@ -27,7 +28,9 @@ static int run_create(struct cli *x)
     if (r == 0) {
         cli_catch_interrupt(x);
         spec.opts.call = cli_call(x);
+        struct spinner *spinner = spinner_start(&x->out, "Creating a sandbox");
         cleanup_(osb_sandbox_free) struct osb_sandbox *s = osb_create(x->client, &spec.opts, &e);
+        spinner_stop(spinner);
         if (!s) {
             r = cli_error(x, &e, "Create sandbox");
         } else {
@@ -188,7 +191,7 @@ static int run_kill(struct cli *x)
         }
     }
     if (json_len(rows)) {
-        out_rows(&x->out, "Killed", "sandbox_id,status", rows);
+        out_rows(&x->out, "Sandboxes", "sandbox_id,status", rows);
     }
     return r;
 }
@@ -232,7 +235,9 @@ static int run_resume(struct cli *x)
     if (!arg_has(&x->args, "skip-health-check")) {
         struct osb_call call = {.timeout_ms =
                                     (uint64_t)arg_seconds(&x->args, "resume-timeout", 30) * 1000};
+        struct spinner *spinner = spinner_start(&x->out, "Waiting until it answers");
         struct osb_sandbox *s = osb_connect(x->client, id, &call, &e);
+        spinner_stop(spinner);
         if (!s) {
             return cli_error(x, &e, "Resume sandbox %s", id);
         }
@@ -307,7 +312,7 @@ static int run_endpoint(struct cli *x)
         json_set(headers, p->key, jtext(p->value));
     }
     json_set(j, "headers", headers);
-    out_model(&x->out, "Endpoint", j);
+    out_model(&x->out, "Sandbox Endpoint", j);
     return 0;
 }
 

@@ -23,6 +23,7 @@ const char settings_template[] =
     "# protocol = \"http\"\n"
     "# request_timeout = 30\n"
     "# use_server_proxy = false\n"
+    "# ca_file = \"/path/to/ca.pem\"\n"
     "\n"
     "[output]\n"
     "# color = true\n"
@@ -123,6 +124,10 @@ int settings_load(struct settings *s, const struct args *root, bool skip_file, s
                      text_at(file, "connection.domain"), NULL);
     s->protocol = pick(arg_get(root, "protocol"), "OPEN_SANDBOX_PROTOCOL",
                        text_at(file, "connection.protocol"), "http");
+    s->ca_file = pick(arg_get(root, "ca-file"), "OPEN_SANDBOX_CA_FILE",
+                      text_at(file, "connection.ca_file"), NULL);
+    s->insecure =
+        arg_has(root, "insecure") || json_bool(json_at(file, "connection.insecure"), false);
     s->request_timeout = pick_timeout(arg_get(root, "request-timeout"), file);
     s->use_server_proxy = pick_proxy(arg_get(root, "use-server-proxy"), file);
     s->color = !arg_has(root, "no-color") && json_bool(json_at(file, "output.color"), true);
@@ -139,6 +144,7 @@ void settings_done(struct settings *s)
     free(s->api_key);
     free(s->domain);
     free(s->protocol);
+    free(s->ca_file);
     free(s->default_image);
     free(s->default_timeout);
     free(s->path);

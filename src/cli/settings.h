@@ -12,7 +12,8 @@
 struct settings {
     char *api_key, *domain, *protocol;
     int64_t request_timeout; /* seconds */
-    bool use_server_proxy, color;
+    char *ca_file;
+    bool use_server_proxy, color, insecure;
     char *default_image, *default_timeout;
     char *path; /* of the file */
     bool file_exists;

@@ -33,7 +33,8 @@ static bool is_plain_char(struct str s, size_t i, uint32_t cp)
         return true;
     }
     if (i == 0) {
-        return false; /* indicators, and what could be one */
+        /* indicators, and what could be one; an option such as -f is none */
+        return cp == '-' && after > ' ' && after != '-' && after != ':';
     }
     switch (cp) {
     case ' ':
@@ -130,10 +131,36 @@ static void add_quoted(struct buf *b, struct str s)
     (void)buf_add_char(b, '"');
 }
 
+/* Between single quotes nothing is escaped: everything must be visible as it is. */
+static bool is_single(struct str s)
+{
+    while (s.n) {
+        uint32_t cp = 0;
+        int n = utf8_next(s, &cp);
+        if (n <= 0 || cp < 0x20 || is_break(cp) || !yaml_is_printable(cp)) {
+            return false;
+        }
+        s = str_sub(s, (size_t)n, s.n);
+    }
+    return true;
+}
+
+static void add_single(struct buf *b, struct str s)
+{
+    (void)buf_add_char(b, '\'');
+    for (size_t i = 0; i < s.n; i++) {
+        (void)buf_add_cstr(b, s.p[i] == '\'' ? "'" : "");
+        (void)buf_add_char(b, s.p[i]);
+    }
+    (void)buf_add_char(b, '\'');
+}
+
 static void add_text(struct buf *b, struct str s)
 {
     if (is_plain(s)) {
         (void)buf_add_str(b, s);
+    } else if (is_single(s)) {
+        add_single(b, s);
     } else {
         add_quoted(b, s);
     }
@@ -196,7 +223,8 @@ static void add_member(struct buf *b, const char *key, const struct json *value,
     (void)buf_add_char(b, ':');
     if (is_container(value)) {
         (void)buf_add_char(b, '\n');
-        add_node(b, value, level + 1, false);
+        /* A list stands below its key, not to the right of it. */
+        add_node(b, value, level + !json_is_array(value), false);
     } else {
         (void)buf_add_char(b, ' ');
         add_leaf(b, value, level + 1);

@@ -200,21 +200,23 @@ static void dump_is(const char *json, const char *want)
 static void dumps_for_people(void **state)
 {
     dump_is("{\"a\":1,\"b\":[\"x\",{\"p\":2,\"z\":[]}],\"c\":{}}",
-            "a: 1\nb:\n  - x\n  - p: 2\n    z: []\nc: {}\n");
+            "a: 1\nb:\n- x\n- p: 2\n  z: []\nc: {}\n");
     dump_is("[[1,[2]],{\"a\":{\"b\":null}}]", "- - 1\n  - - 2\n- a:\n    b: null\n");
     dump_is("\"x\"", "x\n");
     dump_is("1.0", "1.0\n");
     dump_is("{}", "{}\n");
     dump_is("{\"image\":\"python:3.11-slim\",\"cmd\":\"sleep "
             "10\",\"mem\":\"512Mi\",\"u\":\"http://h:1/p?q\"}",
-            "image: python:3.11-slim\ncmd: sleep 10\nmem: 512Mi\nu: \"http://h:1/p?q\"\n");
+            "image: python:3.11-slim\ncmd: sleep 10\nmem: 512Mi\nu: 'http://h:1/p?q'\n");
     dump_is("{\"s\":\"a\\nb\\n\",\"t\":\"a\\n b\",\"u\":\"a\\n\\n\",\"w\":[\"x\\ny\\n\"]}",
-            "s: |\n  a\n  b\nt: |-\n  a\n   b\nu: |+\n  a\n\nw:\n  - |\n    x\n    y\n");
+            "s: |\n  a\n  b\nt: |-\n  a\n   b\nu: |+\n  a\n\nw:\n- |\n  x\n  y\n");
     dump_is("[\"\",\"yes\",\"1\",\"0x1\",\"1e3\",\"null\",\"~\",\"- a\",\"a: b\",\"a #b\",\" "
             "a\",\"a \",\"<<\",\"12:30:00\",\"2001-01-01\"]",
-            "- \"\"\n- \"yes\"\n- \"1\"\n- \"0x1\"\n- \"1e3\"\n- \"null\"\n- \"~\"\n- \"- a\"\n- "
-            "\"a: b\"\n- \"a #b\"\n- \" a\"\n"
-            "- \"a \"\n- \"<<\"\n- \"12:30:00\"\n- \"2001-01-01\"\n");
+            "- ''\n- 'yes'\n- '1'\n- '0x1'\n- '1e3'\n- 'null'\n- '~'\n- '- a'\n- "
+            "'a: b'\n- 'a #b'\n- ' a'\n"
+            "- 'a '\n- '<<'\n- '12:30:00'\n- '2001-01-01'\n");
+    dump_is("[\"-la\",\"--\",\"-\",\"it's\",\"-1\",\"a\\tb'\"]",
+            "- -la\n- '--'\n- '-'\n- 'it''s'\n- '-1'\n- \"a\\tb'\"\n");
     struct json *j = json_parse(STR("{\"a\":1}"), NULL);
     struct buf small = BUF_INIT(3);
     assert_int_equal(yaml_dump(j, &small), -ENOSPC);
