@@ -19,7 +19,7 @@ from test_terminal import Term
 INFO = {"id": "dd764b9b-cc34-4e02-90f5-62759efd3401",
         "status": {"state": "Running", "reason": "R", "message": "it's up", "lastTransitionAt": "2026-01-02T03:04:05Z"},
         "entrypoint": ["sleep", "-la", "10"], "expiresAt": "2026-01-02T04:04:05Z", "createdAt": "2026-01-02T03:04:05Z",
-        "image": {"uri": "python:3.12"}, "metadata": {"team": "a b", "n": "1"}}
+        "image": {"uri": "python:3.12"}, "metadata": {"team": "a b", "num": "1"}}
 PAGE = {"items": [INFO], "pagination": {"page": 1, "pageSize": 20, "totalItems": 1, "totalPages": 1, "hasNextPage": False}}
 
 
@@ -81,7 +81,7 @@ image:
   auth: null
   image: python:3.12
 metadata:
-  n: '1'
+  num: '1'
   team: a b
 platform: null
 snapshot_id: null
@@ -115,7 +115,7 @@ GET_JSON = """\
   "platform": null,
   "metadata": {
     "team": "a b",
-    "n": "1"
+    "num": "1"
   }
 }
 """
