@@ -52,6 +52,8 @@ static const struct flag flags[] = {
     {"jupyter-token", FLAG_TEXT, AT(jupyter_token), "JUPYTER_TOKEN", false, "its token"},
     {"jupyter-idle-poll-interval", FLAG_MS, AT(jupyter_idle_poll_ms),
      "EXECD_JUPYTER_IDLE_POLL_INTERVAL", false, "accepted and not needed"},
+    {"code-prestart", FLAG_TEXT, AT(code_prestart), "EXECD_CODE_PRESTART", false,
+     "languages, separated by ',', whose kernels are started ahead"},
     {"graceful-shutdown-timeout", FLAG_MS, SIZE_MAX, "EXECD_API_GRACE_SHUTDOWN", false,
      "accepted and not needed: streams end without waiting"},
     {"keep", FLAG_SWITCH, AT(keep), NULL, true, "go on serving when the entrypoint has ended"},

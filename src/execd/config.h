@@ -16,6 +16,7 @@ struct execd_config {
     enum log_level log_level;
     struct str access_token; /* empty: no authentication */
     int64_t jupyter_idle_poll_ms;
+    const char *code_prestart; /* languages, separated by commas, or NULL */
     bool port_given;
 
     /* ours */

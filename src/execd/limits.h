@@ -38,18 +38,16 @@
 #define EXECD_SESSION_TIMEOUT_MS (24ull * 3600 * 1000) /* of a run that names none */
 
 /* Code contexts */
-#define EXECD_MAX_CONTEXTS 128               /* code contexts, each with a kernel */
-#define EXECD_KERNEL_MESSAGE_MAX (32u << 20) /* one message of a kernel; a larger one is left out  \
-                                              */
+#define EXECD_MAX_CONTEXTS 128               /* code contexts, each with a kernel: 503 */
+#define EXECD_KERNEL_MESSAGE_MAX (32u << 20) /* message of a kernel; a larger one is left out */
 #define EXECD_KERNEL_SEND_MAX (128u << 20)   /* bytes waiting to be sent to a kernel */
 #define EXECD_KERNEL_START_MS 60000u         /* from the start of a kernel to its first answer */
-#define EXECD_KERNEL_FIND_MS 25000u      /* waiting for Jupyter to answer and to have the kernel */
-#define EXECD_KERNEL_STOP_MS 2000u       /* from asking a kernel to end to SIGKILL */
-#define EXECD_KERNEL_INTERRUPT_MS 10000u /* an interrupted run that goes on for so long is killed  \
-                                          */
-#define EXECD_KERNEL_IDLE_MS 10000u      /* from a run's reply to the last of its output */
-#define EXECD_KERNEL_TAIL 2048           /* last bytes of a kernel's own output, for messages */
-#define EXECD_JUPYTER_ANSWER_MAX (1u << 20) /* body of an answer of Jupyter's REST interface */
+#define EXECD_KERNEL_FIND_MS 25000u          /* for Jupyter to answer and to have the kernel */
+#define EXECD_KERNEL_STOP_MS 2000u           /* from asking a kernel to end to SIGKILL */
+#define EXECD_KERNEL_INTERRUPT_MS 5000u      /* an interrupted run that goes on is killed */
+#define EXECD_KERNEL_IDLE_MS 10000u          /* from a run's reply to the last of its output */
+#define EXECD_KERNEL_TAIL 2048               /* end of a kernel's own output, for messages */
+#define EXECD_JUPYTER_ANSWER_MAX (1u << 20)  /* body of an answer of Jupyter's REST interface */
 
 /* PTY */
 #define EXECD_MAX_PTYS 256

@@ -8,6 +8,7 @@
 
 #include "base/log.h"
 #include "execd/clone3.h"
+#include "execd/code/context.h"
 #include "execd/config.h"
 #include "execd/init.h"
 #include "execd/notify.h"
@@ -45,6 +46,7 @@ static int serve(struct execd *x)
     log_info("listening", LOG_I("port", x->port), LOG_S("version", OSB_VERSION));
     notify_ready(x->cfg.notify_fd, x->port);
     struct init *in = x->cfg.init ? init_start(x) : NULL;
+    code_prestart(x, x->cfg.code_prestart);
     io_loop_run(x->loop);
     int status = in ? init_status(in) : 0;
     init_free(in);

@@ -28,6 +28,7 @@
 #include "execd/limits.h"
 #include "execd/oom.h"
 #include "execd/outcome.h"
+#include "execd/run_as.h"
 #include "execd/tmpfile.h"
 #include "io/child.h"
 
@@ -337,7 +338,7 @@ static int spawn(struct kernel_local *k, struct arena *a, const struct kernelspe
         argv[i] = fill_in(a, spec->argv.v[i], "{connection_file}", k->connection_file);
         argv[i] = fill_in(a, argv[i], "{resource_dir}", spec->dir);
     }
-    const struct io_child_opts child = {
+    struct io_child_opts child = {
         .path = argv[0],
         .argv = argv,
         .envp = env.v,
@@ -349,6 +350,7 @@ static int spawn(struct kernel_local *k, struct arena *a, const struct kernelspe
         .oom_score_adj = x->oom_score_adj,
         .max_fds = x->child_max_fds,
     };
+    run_as_apply(&x->run_as, &child);
     int error = 0;
     k->oom_at_start = oom_count(&x->oom);
     k->child = io_child_spawn(x->loop, &child, on_child_exit, k, &error);

@@ -35,8 +35,9 @@ void message_execute_content(struct buf *out, struct str code)
     json_put_raw(&o, STR("{}"));
     json_key(&o, "allow_stdin"); /* there is nobody to ask: the kernel refuses by itself */
     json_put_bool(&o, false);
+    /* There is no queue to stop, and ipykernel would abort the next request if it came soon. */
     json_key(&o, "stop_on_error");
-    json_put_bool(&o, true);
+    json_put_bool(&o, false);
     json_obj_end(&o);
 }
 

@@ -25,7 +25,9 @@
 #include "execd/telemetry.h"
 
 #define RESULT_MAX (60u << 20) /* an encoded result or error; a larger one is left out */
-#define BEGUN_MS 500u          /* an interrupt waits so long for the code to have begun */
+/* A kernel that is interrupted just before the code begins goes idle and never replies. */
+#define INTERRUPTED_MS 1000u
+#define BEGUN_MS 500u /* an interrupt waits so long for the code to have begun */
 
 struct code_run {
     struct context *context;
@@ -41,7 +43,7 @@ struct code_run {
     size_t sent;          /* bytes of its text */
     struct io_timer late;
     struct io_timer interrupt;
-    bool interrupt_waits, interrupted;
+    bool interrupt_waits, interrupt_sent, interrupted; /* interrupted: in vain, and killed */
 };
 
 static void run_free(struct code_run *r)
@@ -108,8 +110,16 @@ static void finish_if_over(struct code_run *r)
     if (r->replied && r->idle) {
         finish(r);
     } else if (r->replied || r->idle) {
-        io_timer_start(&r->late, EXECD_KERNEL_IDLE_MS);
+        io_timer_start(&r->late,
+                       r->interrupt_sent && !r->replied ? INTERRUPTED_MS : EXECD_KERNEL_IDLE_MS);
     }
+}
+
+static void set_error(struct code_run *r, struct str ename, struct str evalue)
+{
+    r->error = json_object_new();
+    json_set(r->error, "ename", json_string_new(ename));
+    json_set(r->error, "evalue", json_string_new(evalue));
 }
 
 static void on_late(struct io_timer *t)
@@ -117,9 +127,12 @@ static void on_late(struct io_timer *t)
     struct code_run *r = container_of(t, struct code_run, late);
     if (r->es.blocked) {
         io_timer_start(&r->late, EXECD_KERNEL_IDLE_MS);
-    } else {
-        finish(r);
+        return;
     }
+    if (!r->replied && !r->error && r->interrupt_sent) {
+        set_error(r, STR("KeyboardInterrupt"), STR("the code was interrupted"));
+    }
+    finish(r);
 }
 
 void code_run_fail(struct code_run *r, const char *ename, const char *why)
@@ -263,9 +276,7 @@ static void on_reply(struct code_run *r, const struct json *content)
         r->error = json_clone(content);
         return;
     }
-    r->error = json_object_new();
-    json_set(r->error, "ename", json_string_new(STR("ExecutionAborted")));
-    json_set(r->error, "evalue", json_string_new(STR("the kernel did not run the code")));
+    set_error(r, STR("ExecutionAborted"), STR("the kernel did not run the code"));
 }
 
 static void deliver(struct code_run *r, const struct kernel_message *m)
@@ -293,6 +304,7 @@ static void deliver(struct code_run *r, const struct kernel_message *m)
 static void interrupt_now(struct code_run *r)
 {
     r->interrupt_waits = false;
+    r->interrupt_sent = true;
     io_timer_start(&r->interrupt, EXECD_KERNEL_INTERRUPT_MS);
     kernel_interrupt(r->context->kernel);
 }

@@ -1,0 +1,165 @@
+"""Code contexts against real kernels: execd by itself, and execd in front of a Jupyter server.
+
+Everything here runs in a network namespace of its own: libzmq looks at all interfaces each time it
+binds, and other tests make and remove them by the hundred.
+"""
+
+import ctypes
+import importlib.util
+import os
+import shutil
+import subprocess
+import sys
+
+import pytest
+
+HERE = os.path.dirname(os.path.abspath(__file__))
+sys.path.insert(0, os.path.join(HERE, "../execd"))
+spec = importlib.util.spec_from_file_location("execd_conftest", os.path.join(HERE, "../execd/conftest.py"))
+execd_conftest = importlib.util.module_from_spec(spec)
+spec.loader.exec_module(execd_conftest)
+
+from execd_client import Events  # noqa: E402
+
+Execd, wait_for, WAIT = execd_conftest.Execd, execd_conftest.wait_for, 120
+PYTHON = "/usr/bin/python3"
+TOKEN = "a-token/with+odd=characters"
+PORT = 48771  # nobody else is in this namespace
+
+
+def have(*modules):
+    code = "import importlib.util as u, sys; sys.exit(any(u.find_spec(m) is None for m in sys.argv[1:]))"
+    return subprocess.run([PYTHON, "-c", code, *modules]).returncode == 0
+
+
+def pytest_configure(config):
+    if os.getuid() == 0 and ctypes.CDLL(None, use_errno=True).unshare(0x40000000) == 0:  # CLONE_NEWNET
+        subprocess.run(["ip", "link", "set", "lo", "up"], check=True)
+
+
+def pytest_collection_modifyitems(items):
+    if not have("ipykernel"):
+        for item in items:
+            item.add_marker(pytest.mark.skip(reason="python3-ipykernel is not installed"))
+
+
+def kernel_path(directory):
+    """A JUPYTER_PATH that has only what Debian's ipykernel installs, under a name of its own."""
+    target = os.path.join(directory, "kernels", "python")
+    if not os.path.exists(target):
+        shutil.copytree("/usr/share/jupyter/kernels/python3", target)
+    return directory
+
+
+class Code:
+    """A code-interpreter client of one execd."""
+
+    def __init__(self, execd):
+        self.execd = execd
+
+    def create(self, language="python", **fields):
+        r = self.execd.post("/code/context", json={"language": language, **fields}, timeout=WAIT)
+        assert r.status_code == 200, r.text
+        assert r.json()["language"] == language
+        return r.json()["id"]
+
+    def post(self, code, context=None, language="python", **kw):
+        ctx = {"language": language}
+        if context:
+            ctx["id"] = context
+        return self.execd.post("/code", json={"code": code, "context": ctx}, timeout=WAIT, **kw)
+
+    def run(self, code, context=None, language="python"):
+        r = self.post(code, context, language)
+        assert r.status_code == 200, r.text
+        assert r.headers["Content-Type"] == "text/event-stream"
+        return check(Events(r.content))
+
+    def contexts(self, **params):
+        r = self.execd.get("/code/contexts", params=params)
+        assert r.status_code == 200
+        return [c["id"] for c in r.json()]
+
+    def interrupt(self, context):
+        return self.execd.delete("/code", params={"id": context})
+
+    def delete(self, context):
+        return self.execd.delete(f"/code/contexts/{context}")
+
+
+def check(ev):
+    """What holds for every stream: init and ping first, then exactly one end, and it is the last."""
+    types = [e["type"] for e in ev.all]
+    assert types[:2] == ["init", "ping"], types
+    ends = [t for t in types if t in ("error", "execution_complete")]
+    assert len(ends) == 1 and types[-1] == ends[0], types
+    for e in ev.of("result"):
+        assert all(isinstance(v, str) for v in e["results"].values())
+        assert e["results"].get("text") == e["results"].get("text/plain")
+    if ev.error:
+        assert set(ev.error) == {"ename", "evalue", "traceback"} and isinstance(ev.error["traceback"], list)
+    return ev
+
+
+def texts(ev):
+    return [e["results"].get("text") for e in ev.of("result")]
+
+
+@pytest.fixture(scope="session")
+def jupyter(tmp_path_factory):
+    """A real Jupyter server, or a skip."""
+    if not have("jupyter_server"):
+        pytest.skip("python3-jupyter-server is not installed")
+    home = tmp_path_factory.mktemp("jupyter")
+    env = dict(os.environ, HOME=str(home), JUPYTER_PATH=kernel_path(str(home / "share")))
+    log = open(home / "log", "wb")
+    p = subprocess.Popen([PYTHON, "-m", "jupyter_server", "--allow-root", "--no-browser", "--ip=127.0.0.1",
+                          f"--port={PORT}", "--ServerApp.port_retries=0", f"--ServerApp.token={TOKEN}",
+                          f"--ServerApp.root_dir={home}", "--ServerApp.base_url=/jup",
+                          "--ServerApp.iopub_data_rate_limit=1e12", "--ServerApp.iopub_msg_rate_limit=1e9"],
+                         env=env, cwd=home, stdin=subprocess.DEVNULL, stdout=log, stderr=log)
+    yield f"http://127.0.0.1:{PORT}/jup"
+    p.terminate()
+    try:
+        p.wait(30)
+    except subprocess.TimeoutExpired:
+        p.kill()
+        p.wait()
+
+
+def start(tmp, env, args=()):
+    full = {"HOME": str(tmp), "JUPYTER_PATH": kernel_path(str(tmp / "share")), "PATH": "/usr/bin:/bin", **env}
+    return Execd(tmp / "execd.log", args, env=full, unset=("JUPYTER_HOST", "JUPYTER_TOKEN"))
+
+
+@pytest.fixture(scope="module", params=["local", "jupyter"])
+def code(request, tmp_path_factory):
+    """A client of an execd with either kind of kernel."""
+    env = {}
+    if request.param == "jupyter":
+        env = {"JUPYTER_HOST": request.getfixturevalue("jupyter"), "JUPYTER_TOKEN": TOKEN}
+    e = start(tmp_path_factory.mktemp("execd"), env)
+    client = Code(e)
+    client.kind = request.param
+    yield client
+    assert e.stop() == 0, e.log()
+    assert "ERROR: " not in e.log() and "runtime error" not in e.log(), e.log()
+
+
+@pytest.fixture
+def launch(tmp_path):
+    started = []
+
+    def make(*args, **env):
+        started.append(start(tmp_path, env, args))
+        return Code(started[-1])
+
+    yield make
+    for e in started:
+        assert e.stop() == 0, e.log()
+        assert "ERROR: " not in e.log() and "runtime error" not in e.log(), e.log()
+
+
+@pytest.fixture(scope="module")
+def context(code):
+    return code.create()

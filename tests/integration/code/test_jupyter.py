@@ -1,0 +1,19 @@
+"""What only a Jupyter server can do to us."""
+
+from conftest import TOKEN
+
+
+def test_a_wrong_token_is_told(launch, jupyter):
+    code = launch(JUPYTER_HOST=jupyter, JUPYTER_TOKEN="not " + TOKEN)
+    # The server may still be starting: that is waited for, a refusal is not.
+    r = code.execd.post("/code/context", json={"language": "python"})
+    assert r.status_code == 500 and "JUPYTER_TOKEN" in r.json()["message"]
+    assert code.contexts() == []
+
+
+def test_a_host_that_is_none(launch):
+    for host, text in (("https://127.0.0.1", "https is not supported"), ("127.0.0.1:1", "expected http://"),
+                       ("http://no-such-host.invalid", "cannot be resolved")):
+        code = launch(JUPYTER_HOST=host, JUPYTER_TOKEN="t")
+        r = code.execd.post("/code/context", json={"language": "python"}, timeout=120)
+        assert r.status_code == 500 and text in r.json()["message"], r.text

@@ -1,0 +1,151 @@
+"""What only kernels that execd has started by itself can do."""
+
+import concurrent.futures
+import json
+import os
+import signal
+import uuid
+
+import pytest
+
+from conftest import WAIT, check, texts, wait_for
+from execd_client import Events, Raw
+
+
+def pid_of(code, context):
+    return int(texts(code.run("import os; os.getpid()", context))[0])
+
+
+def gone(pid):
+    return not os.path.exists(f"/proc/{pid}")
+
+
+def test_directory_and_environment_are_as_asked(launch, tmp_path):
+    code = launch()
+    where = tmp_path / "made" / "for it"
+    c = code.create(cwd=str(where), envs={"ONE": "1", "TWO": "a b"})
+    assert code.execd.get(f"/code/contexts/{c}").json()["cwd"] == str(where)
+    ev = code.run("import os; print(os.getcwd(), os.environ['ONE'], os.environ['TWO'], sep='|')", c)
+    assert "".join(ev.stdout) == f"{where}|1|a b\n"
+
+
+def test_a_kernel_that_ends_leaves_nothing(launch, tmp_path):
+    code = launch(TMPDIR=str(tmp_path))
+    before = code.execd.fds()
+    c = code.create()
+    pid = pid_of(code, c)
+    assert [f for f in os.listdir(tmp_path) if f.startswith(".execd-")]
+    child = int(texts(code.run("import subprocess; subprocess.Popen(['sleep', '300']).pid", c))[0])
+    assert code.delete(c).status_code == 200
+    wait_for(lambda: gone(pid) and gone(child), "the kernel and its children to end", WAIT)
+    wait_for(lambda: not [f for f in os.listdir(tmp_path) if f.startswith(".execd-")], "its file to go", WAIT)
+    wait_for(lambda: code.execd.fds() <= before + 1, "descriptors to be closed", WAIT)
+
+
+def test_kernels_end_with_execd(launch):
+    code = launch()
+    pid = pid_of(code, code.create())
+    raw = Raw(code.execd, "POST", "/code", {"code": "import time; time.sleep(300)", "context": {"language": "python"}})
+    raw.sock.settimeout(WAIT)
+    raw.head()
+    first = raw.until(b'"init"')
+    code.execd.proc.send_signal(signal.SIGTERM)
+    ev = check(Events(first + raw.body()))
+    assert "shutting down" in ev.error["evalue"]
+    wait_for(lambda: gone(pid), "the kernel to end", WAIT)
+    raw.close()
+
+
+def test_code_that_ignores_interrupts_is_ended(launch):
+    code = launch()
+    c = code.create()
+    raw = Raw(code.execd, "POST", "/code", {"code": "import signal, time\nsignal.signal(signal.SIGINT, signal.SIG_IGN)\n"
+                                            "print('begun', flush=True)\nwhile True: time.sleep(1)", "context": {"id": c}})
+    raw.sock.settimeout(WAIT)
+    raw.head()
+    first = raw.until(b"begun")
+    assert code.interrupt(c).status_code == 200
+    ev = check(Events(first + raw.body()))
+    assert ev.error["ename"] == "KernelDied" and "did not stop" in ev.error["evalue"]
+    assert texts(code.run("3", c)) == ["3"]
+    raw.close()
+
+
+def test_a_stopped_kernel_does_not_hold_its_context(launch):
+    """A hung process answers nothing; deleting the context is enough."""
+    code = launch()
+    c = code.create()
+    pid = pid_of(code, c)
+    os.kill(pid, signal.SIGSTOP)
+    assert code.delete(c).status_code == 200
+    wait_for(lambda: gone(pid), "the kernel to be killed", WAIT)
+
+
+def test_a_kernel_that_cannot_start_says_why(launch, tmp_path):
+    for name, argv, language in (("java", ["/no/such/program", "{connection_file}"], "java"),
+                                 ("go", ["sh", "-c", "echo it is broken >&2; exit 7"], "go")):
+        os.makedirs(tmp_path / "share/kernels" / name)
+        with open(tmp_path / "share/kernels" / name / "kernel.json", "w") as f:
+            json.dump({"argv": argv, "display_name": name, "language": language}, f)
+    code = launch()
+    r = code.execd.post("/code/context", json={"language": "java"})
+    assert r.status_code == 500 and "/no/such/program" in r.json()["message"]
+    r = code.execd.post("/code/context", json={"language": "go"}, timeout=WAIT)
+    assert r.status_code == 500 and "exit status 7" in r.json()["message"] and "it is broken" in r.json()["message"]
+    r = code.execd.post("/code/context", json={"language": "typescript"})
+    assert r.status_code == 500 and "this sandbox has:" in r.json()["message"]
+    for language in ("go", "java", "python"):
+        assert language in r.json()["message"]
+    assert code.contexts() == []
+
+
+@pytest.mark.skipif(os.environ.get("OSB_FLAVOUR") == "asan", reason="twenty kernels are started once, not twice")
+def test_twenty_contexts_at_once(launch):
+    code = launch()
+    with concurrent.futures.ThreadPoolExecutor(4) as pool:
+        ids = list(pool.map(lambda i: code.create(), range(20)))
+    assert len(set(ids)) == 20 and set(code.contexts()) == set(ids)
+    with concurrent.futures.ThreadPoolExecutor(20) as pool:
+        assert all(not ev.error for ev in pool.map(lambda i: code.run(f"z = {i}", ids[i]), range(20)))
+        assert [texts(ev) for ev in pool.map(lambda c: code.run("z", c), ids)] == [[str(i)] for i in range(20)]
+    if not code.execd.sanitized():
+        assert code.execd.rss_kb() < 8192
+    assert code.execd.delete("/code/contexts", params={"language": "python"}).status_code == 200
+    assert code.contexts() == []
+
+
+def test_a_kernel_started_ahead_is_taken_by_the_first(launch):
+    code = launch("--code-prestart", "python")
+    assert code.contexts() == []
+    a, b = code.create(), code.create()
+    assert a != b and pid_of(code, a) != pid_of(code, b)
+    assert set(code.contexts()) == {a, b}
+
+
+@pytest.mark.skipif(os.getuid() != 0, reason="needs root")
+def test_a_kernel_out_of_memory(launch):
+    v2 = os.path.exists("/sys/fs/cgroup/cgroup.controllers")
+    name = f"osb-code-test-{uuid.uuid4().hex[:8]}"
+    d = f"/sys/fs/cgroup/{name}" if v2 else f"/sys/fs/cgroup/memory/{name}"
+    try:
+        os.makedirs(d)
+        with open(f"{d}/{'memory.max' if v2 else 'memory.limit_in_bytes'}", "w") as f:
+            f.write(str(200 << 20))
+    except OSError as e:
+        pytest.skip(f"no memory cgroup here: {e}")
+    try:
+        code = launch("--workload-cgroup", d)
+        c = code.create()
+        ev = code.run("x = []\nwhile True: x.append(bytearray(b'1' * 10_000_000))", c)
+        assert ev.error["ename"] == "KernelDied" and "out of memory" in ev.error["evalue"]
+        assert texts(code.run("6 * 7", c)) == ["42"]
+        code.delete(c)
+        def empty():
+            with open(f"{d}/cgroup.procs") as f:
+                return f.read() == ""
+        wait_for(empty, "the kernel to end", WAIT)
+    finally:
+        try:
+            os.rmdir(d)
+        except OSError:
+            pass
