@@ -209,6 +209,9 @@ static void set_transport(CURL *c, const struct fetch_opts *o, struct transfer *
         curl_easy_setopt(c, CURLOPT_LOW_SPEED_LIMIT, 1024L);
         curl_easy_setopt(c, CURLOPT_LOW_SPEED_TIME, (long)o->stall_seconds);
     }
+    if (o->no_proxy) {
+        curl_easy_setopt(c, CURLOPT_NOPROXY, "*");
+    }
     if (o->unix_socket) {
         curl_easy_setopt(c, CURLOPT_UNIX_SOCKET_PATH, o->unix_socket);
     } else {

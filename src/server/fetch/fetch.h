@@ -21,6 +21,7 @@ struct fetch_opts {
     const char *method; /* NULL: GET */
     const char *url;
     const char *unix_socket;                /* dial this instead of the URL's host */
+    bool no_proxy;                          /* whatever the environment says about proxies */
     const char *headers[FETCH_MAX_HEADERS]; /* "Name: value", ends with NULL */
     struct str body;
     int body_fd; /* with body_len > 0: sends a file instead of `body` */

@@ -1,0 +1,314 @@
+/* What is done to containers that exist. */
+
+#include <errno.h>
+#include <stdio.h>
+#include <time.h>
+
+#include "base/cleanup.h"
+#include "base/clock.h"
+#include "base/fault.h"
+#include "base/log.h"
+#include "base/must.h"
+#include "server/runtime/docker/docker.h"
+
+#define COMMIT_TIMEOUT_MS 1800000u
+#define SIDECARS_PATH                                                                              \
+    "/containers/json?all=1&filters=%7B%22label%22%3A%5B%22opensandbox.io%2Fegress-sidecar-for%22" \
+    "%5D%7D"
+
+/* ---- remove ---- */
+
+/* Somebody else is at it: until it is gone. */
+static int wait_gone(struct docker *d, const char *name, struct err *e)
+{
+    uint64_t deadline = clock_mono_ms() + DOCKER_REMOVE_WAIT_MS;
+    for (;;) {
+        cleanup_(engine_answer_done) struct engine_answer a;
+        *e = (struct err){0};
+        if (container_inspect(d, name, &a, e) < 0) {
+            return e->code == ERR_NOT_FOUND ? (*e = (struct err){0}, 0) : -1;
+        }
+        if (clock_mono_ms() >= deadline) {
+            return err_set(e, ERR_IO, "the engine has not removed %s within %u s", name,
+                           DOCKER_REMOVE_WAIT_MS / 1000);
+        }
+        struct timespec pause = {0, 20 * 1000000L};
+        (void)nanosleep(&pause, NULL);
+    }
+}
+
+int container_remove(struct docker *d, const char *name, struct err *e)
+{
+    char path[PATH_TEXT_MAX];
+    (void)snprintf(path, sizeof(path), "/containers/%s?force=1&v=1", name);
+    cleanup_(engine_answer_done) struct engine_answer a;
+    struct engine_call c = {.method = "DELETE", .path = path};
+    if (engine_do(&d->engine, &c, &a, e) < 0) {
+        return -1;
+    }
+    if (a.status == 404) {
+        return 0;
+    }
+    if (a.status == 409) {
+        return wait_gone(d, name, e);
+    }
+    return engine_check(&a, "remove", e);
+}
+
+/* The names in its label, unless the image it came from has the same label: then they belong to
+ * the sandbox that was the source of a snapshot. */
+static char *managed_volumes(struct docker *d, const char *cid)
+{
+    cleanup_(engine_answer_done) struct engine_answer a = {0}, image = {0};
+    struct err e = {0};
+    if (container_inspect(d, cid, &a, &e) < 0) {
+        return NULL;
+    }
+    const struct json *labels = json_at(a.json, "Config.Labels");
+    const char *names = label_get(labels, LABEL_VOLUMES);
+    const char *image_id = json_cstr(json_get(a.json, "Image"));
+    if (!names || !image_id) {
+        return NULL;
+    }
+    if (!label_get(labels, LABEL_SERVER)) { /* one of the reference's, which inherits labels */
+        char path[PATH_TEXT_MAX];
+        (void)snprintf(path, sizeof(path), "/images/%s/json", image_id);
+        struct engine_call c = {.path = path};
+        if (engine_do(&d->engine, &c, &image, &e) < 0 ||
+            label_is(json_at(image.json, "Config.Labels"), LABEL_VOLUMES, names)) {
+            return NULL;
+        }
+    }
+    return xstrdup(names);
+}
+
+static int remove_found(struct docker *d, const char *id, const char *cid, bool sidecar,
+                        bool has_volumes, struct err *e)
+{
+    cleanup_free char *volumes = has_volumes ? managed_volumes(d, cid) : NULL;
+    if (container_remove(d, cid, e) < 0) {
+        return -1;
+    }
+    FAULT_POINT("docker.remove.container");
+    if (sidecar) {
+        char name[CONTAINER_ID_MAX];
+        (void)snprintf(name, sizeof(name), SIDECAR_NAME, id);
+        if (container_remove(d, name, e) < 0) {
+            return -1;
+        }
+    }
+    if (volumes) {
+        volumes_remove_managed(d, volumes);
+    }
+    return 0;
+}
+
+int docker_remove(struct runtime *rt, const char *id, struct err *e)
+{
+    struct docker *d = docker_of(rt);
+    struct container c;
+    char cid[CONTAINER_ID_MAX];
+    FAULT_POINT("docker.remove.begin");
+    bool known = index_get(d, id, &c);
+    index_leaving(d, id, true);
+    if (known) {
+        (void)snprintf(cid, sizeof(cid), "%s", c.cid);
+    } else if (container_find(d, id, cid, e) < 0) {
+        if (e->code != ERR_NOT_FOUND) {
+            return -1;
+        }
+        *e = (struct err){0};
+        (void)snprintf(cid, sizeof(cid), CONTAINER_NAME, id);
+    }
+    if (remove_found(d, id, cid, !known || c.has_sidecar, !known || c.has_volumes, e) < 0) {
+        index_leaving(d, id, false);
+        return -1;
+    }
+    index_del(d, id);
+    return 0;
+}
+
+/* ---- pause and resume ---- */
+
+static int change(struct docker *d, const char *id, const char *verb, enum runtime_state to,
+                  struct err *e)
+{
+    char cid[CONTAINER_ID_MAX], path[PATH_TEXT_MAX];
+    if (container_find(d, id, cid, e) < 0) {
+        return -1;
+    }
+    index_expect(d, id, to);
+    (void)snprintf(path, sizeof(path), "/containers/%s/%s", cid, verb);
+    int r = engine_run(&d->engine, "POST", path, 0, verb, e);
+    index_expect(d, id, RT_MISSING);
+    return r;
+}
+
+int docker_pause(struct runtime *rt, const char *id, struct err *e)
+{
+    return change(docker_of(rt), id, "pause", RT_PAUSED, e);
+}
+
+int docker_resume(struct runtime *rt, const char *id, struct err *e)
+{
+    return change(docker_of(rt), id, "unpause", RT_RUNNING, e);
+}
+
+/* ---- looking ---- */
+
+int docker_inspect(struct runtime *rt, const char *id, struct runtime_status *ret, struct err *e)
+{
+    struct docker *d = docker_of(rt);
+    char cid[CONTAINER_ID_MAX];
+    cleanup_(engine_answer_done) struct engine_answer a = {0};
+    *ret = (struct runtime_status){.state = RT_MISSING};
+    if (container_find(d, id, cid, e) < 0 || container_inspect(d, cid, &a, e) < 0) {
+        if (e->code != ERR_NOT_FOUND) {
+            return -1; /* the engine is away: nothing is known, least of all that it is gone */
+        }
+        *e = (struct err){0};
+        return 0;
+    }
+    struct container c;
+    container_from_inspect(a.json, &c);
+    if (strcmp(c.id, id) == 0) {
+        index_put(d, &c);
+    }
+    status_from_inspect(a.json, ret);
+    return 0;
+}
+
+/* Of this server, of none (the reference's), or of any when all are to be taken over. */
+static bool is_mine(const struct docker *d, const struct json *labels)
+{
+    const char *server = label_get(labels, LABEL_SERVER);
+    return !server || strcmp(server, d->server) == 0 || strcmp(d->dc->adopt, "all") == 0;
+}
+
+int docker_list(struct runtime *rt,
+                void (*fn)(const char *id, const struct runtime_status *st, void *arg), void *arg,
+                struct err *e)
+{
+    struct docker *d = docker_of(rt);
+    cleanup_(engine_answer_done) struct engine_answer a;
+    if (index_refresh(d, &a, e) < 0) {
+        return -1;
+    }
+    for (size_t i = 0; i < json_len(a.json); i++) {
+        const struct json *j = json_item(a.json, i);
+        struct container c;
+        struct runtime_status st;
+        if (container_from_list(j, &c) && is_mine(d, json_get(j, "Labels"))) {
+            status_from_list(j, &st);
+            fn(c.id, &st, arg);
+        }
+    }
+    return 0;
+}
+
+/* ---- what belongs to nobody ---- */
+
+static int sweep_containers(struct docker *d, bool (*is_known)(const char *id, void *arg),
+                            void *arg, struct err *e)
+{
+    cleanup_(engine_answer_done) struct engine_answer a;
+    int n = 0;
+    if (index_refresh(d, &a, e) < 0) {
+        return -1;
+    }
+    for (size_t i = 0; i < json_len(a.json); i++) {
+        const struct json *j = json_item(a.json, i);
+        struct container c;
+        if (!container_from_list(j, &c) ||
+            !label_is(json_get(j, "Labels"), LABEL_SERVER, d->server) || is_known(c.id, arg)) {
+            continue;
+        }
+        if (remove_found(d, c.id, c.cid, c.has_sidecar, c.has_volumes, e) < 0) {
+            return -1;
+        }
+        index_del(d, c.id);
+        n++;
+    }
+    return n;
+}
+
+static int sweep_sidecars(struct docker *d, bool (*is_known)(const char *id, void *arg), void *arg,
+                          struct err *e)
+{
+    cleanup_(engine_answer_done) struct engine_answer a;
+    struct engine_call call = {.path = SIDECARS_PATH};
+    int n = 0;
+    if (engine_do(&d->engine, &call, &a, e) < 0 || engine_check(&a, "list of sidecars", e) < 0) {
+        return -1;
+    }
+    for (size_t i = 0; json_is_array(a.json) && i < json_len(a.json); i++) {
+        const struct json *j = json_item(a.json, i), *labels = json_get(j, "Labels");
+        const char *of = label_get(labels, LABEL_SIDECAR), *cid = json_cstr(json_get(j, "Id"));
+        const char *server = label_get(labels, LABEL_SERVER);
+        int64_t age = clock_wall_us() / 1000000 - json_int(json_get(j, "Created"), INT64_MAX / 2);
+        /* One of the reference's exists for a moment before its sandbox does. */
+        bool stray = server ? strcmp(server, d->server) == 0 : age > DOCKER_STRAY_AGE_S;
+        char found[CONTAINER_ID_MAX];
+        struct err none = {0};
+        if (!of || !cid || !stray || is_known(of, arg) ||
+            (!server && (container_find(d, of, found, &none) == 0 ||
+                         none.code != ERR_NOT_FOUND))) {
+            continue;
+        }
+        if (container_remove(d, cid, e) < 0) {
+            return -1;
+        }
+        n++;
+    }
+    return n;
+}
+
+int docker_sweep(struct runtime *rt, bool (*is_known)(const char *id, void *arg), void *arg,
+                 struct err *e)
+{
+    struct docker *d = docker_of(rt);
+    int containers = sweep_containers(d, is_known, arg, e);
+    int sidecars = containers < 0 ? -1 : sweep_sidecars(d, is_known, arg, e);
+    int volumes = sidecars < 0 ? -1 : volumes_sweep(d, is_known, arg, e);
+    return volumes < 0 ? -1 : containers + sidecars + volumes;
+}
+
+/* ---- snapshots ---- */
+
+int docker_snapshot(struct runtime *rt, const char *id, const char *snapshot_id, struct err *e)
+{
+    static const char *const own[] = {
+        LABEL_ID,        LABEL_EXPIRES,   LABEL_MANUAL, LABEL_OS,      LABEL_ARCH,
+        LABEL_SNAPSHOT,  LABEL_EXECD_PORT, LABEL_HTTP_PORT, LABEL_OSSFS, LABEL_VOLUMES,
+        LABEL_TOKEN,     LABEL_RENEW,     LABEL_SIDECAR, LABEL_SERVER};
+    struct docker *d = docker_of(rt);
+    char cid[CONTAINER_ID_MAX], path[PATH_TEXT_MAX];
+    if (container_find(d, id, cid, e) < 0) {
+        return -1;
+    }
+    /* The image shall not say of its sandboxes what was true of its source. */
+    cleanup_(json_free) struct json *body = json_object_new();
+    struct json *labels = json_object_new();
+    for (size_t i = 0; i < ARRAY_LEN(own); i++) {
+        json_set(labels, own[i], json_string_new(STR("")));
+    }
+    json_set(body, "Labels", labels);
+    (void)snprintf(path, sizeof(path),
+                   "/commit?container=%s&repo=" SNAPSHOT_REPO "&tag=%s&pause=true", cid,
+                   snapshot_id);
+    /* It is paused meanwhile, and goes on by itself: no news. */
+    index_expect(d, id, RT_PAUSED);
+    struct engine_call c = {
+        .method = "POST", .path = path, .body = body, .timeout_ms = COMMIT_TIMEOUT_MS};
+    cleanup_(engine_answer_done) struct engine_answer a;
+    int r = engine_do(&d->engine, &c, &a, e);
+    index_expect(d, id, RT_MISSING);
+    return r < 0 ? -1 : engine_check(&a, "commit", e);
+}
+
+int docker_snapshot_remove(struct runtime *rt, const char *snapshot_id, struct err *e)
+{
+    char path[PATH_TEXT_MAX];
+    (void)snprintf(path, sizeof(path), "/images/" SNAPSHOT_REPO ":%s", snapshot_id);
+    return engine_run(&docker_of(rt)->engine, "DELETE", path, 404, "image of the snapshot", e);
+}

@@ -1,0 +1,110 @@
+/* The egress sidecar: a container that owns the network of a sandbox and decides where it may go.
+ * Its ports are the sandbox's. */
+
+#include <stdio.h>
+#include <time.h>
+
+#include "base/cleanup.h"
+#include "base/clock.h"
+#include "base/must.h"
+#include "server/runtime/docker/docker.h"
+
+#define POLL_MS 50
+
+static void push_env(struct json *env, const char *key, const char *value)
+{
+    cleanup_free char *text = xasprintf("%s=%s", key, value);
+    json_push(env, json_string_new(str_from(text)));
+}
+
+static struct json *host_make(const struct making *m, struct json *ret_exposed)
+{
+    static const char *const sysctls[] = {"net.ipv6.conf.all.disable_ipv6",
+                                          "net.ipv6.conf.default.disable_ipv6",
+                                          "net.ipv6.conf.lo.disable_ipv6"};
+    struct json *host = json_object_new(), *caps = json_array_new();
+    json_set(host, "NetworkMode", json_string_new(str_from(m->d->dc->network_mode)));
+    json_push(caps, json_string_new(STR("NET_ADMIN")));
+    json_set(host, "CapAdd", caps);
+    json_set(host, "PortBindings", body_port_bindings(m, ret_exposed));
+    if (m->d->cfg->egress.disable_ipv6) {
+        struct json *set = json_object_new();
+        for (size_t i = 0; i < ARRAY_LEN(sysctls); i++) {
+            json_set(set, sysctls[i], json_string_new(STR("1")));
+        }
+        json_set(host, "Sysctls", set);
+    }
+    if (m->spec->credential_proxy) {
+        struct json *binds = json_array_new();
+        cleanup_free char *text = xasprintf(RUNTIME_VOLUME ":" OPT_DIR ":rw", m->spec->id);
+        json_push(binds, json_string_new(str_from(text)));
+        json_set(host, "Binds", binds);
+    }
+    return host;
+}
+
+static struct json *sidecar_body(const struct making *m)
+{
+    const struct config_egress *c = &m->d->cfg->egress;
+    struct json *body = json_object_new(), *env = json_array_new(), *labels = json_object_new();
+    struct json *exposed = json_object_new();
+    push_env(env, "OPENSANDBOX_EGRESS_RULES", m->spec->egress_policy);
+    push_env(env, "OPENSANDBOX_EGRESS_MODE", c->mode);
+    push_env(env, "OPENSANDBOX_EGRESS_TOKEN", m->spec->egress_token);
+    if (m->spec->credential_proxy) {
+        push_env(env, "OPENSANDBOX_EGRESS_MITMPROXY_TRANSPARENT", "true");
+    }
+    json_set(labels, LABEL_SIDECAR, json_string_new(str_from(m->spec->id)));
+    json_set(labels, LABEL_SERVER, json_string_new(str_from(m->d->server)));
+    json_set(body, "Image", json_string_new(str_from(c->image)));
+    json_set(body, "Env", env);
+    json_set(body, "Labels", labels);
+    json_set(body, "HostConfig", host_make(m, exposed));
+    json_set(body, "ExposedPorts", exposed);
+    return body;
+}
+
+/* Once everything else of the sandbox can rely on the policy. */
+static int wait_ready(struct making *m, const struct container *c, struct err *e)
+{
+    char url[PATH_TEXT_MAX], header[96];
+    if (m->d->engine.host) {
+        (void)snprintf(url, sizeof(url), "http://%s:%u/healthz", m->d->engine.host,
+                       m->egress_port);
+    } else {
+        (void)snprintf(url, sizeof(url), "http://%s:%d/healthz", c->ip, EGRESS_PORT);
+    }
+    (void)snprintf(header, sizeof(header), "OPENSANDBOX-EGRESS-AUTH: %s", m->spec->egress_token);
+    uint64_t deadline = clock_mono_ms() + DOCKER_SIDECAR_WAIT_MS;
+    while (ping(url, header) < 0) {
+        if (clock_mono_ms() >= deadline) {
+            return err_set(e, ERR_IO, "the egress sidecar did not answer within %u s",
+                           DOCKER_SIDECAR_WAIT_MS / 1000);
+        }
+        struct timespec pause = {0, POLL_MS * 1000000L};
+        (void)nanosleep(&pause, NULL);
+    }
+    return 0;
+}
+
+int sidecar_start(struct making *m, char ret_ip[IP_TEXT_MAX], enum runtime_stage *ret_stage,
+                  struct err *e)
+{
+    char name[CONTAINER_ID_MAX];
+    (void)snprintf(name, sizeof(name), SIDECAR_NAME, m->spec->id);
+    /* Not with the credentials that belong to the sandbox's registry. */
+    struct runtime_spec pull = {.progress = m->spec->progress,
+                                .progress_arg = m->spec->progress_arg};
+    cleanup_(json_free) struct json *body = sidecar_body(m);
+    cleanup_(engine_answer_done) struct engine_answer a = {0};
+    if (container_make(m, name, body, m->d->cfg->egress.image, &pull, m->sidecar, ret_stage, e) <
+            0 ||
+        container_start(m, m->sidecar, e) < 0 ||
+        container_inspect(m->d, m->sidecar, &a, e) < 0) {
+        return err_wrap(e, "egress sidecar");
+    }
+    struct container c;
+    container_from_inspect(a.json, &c);
+    memcpy(ret_ip, c.ip, IP_TEXT_MAX);
+    return wait_ready(m, &c, e);
+}

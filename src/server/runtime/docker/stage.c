@@ -1,0 +1,172 @@
+/* execd and bootstrap.sh, which every sandbox has in /opt/opensandbox. The server carries both.
+ * Where the engine sees our files they are mounted, read-only, which costs nothing; otherwise they
+ * are uploaded in one archive. */
+
+#include <errno.h>
+#include <fcntl.h>
+#include <stdio.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include "base/cleanup.h"
+#include "base/codec.h"
+#include "base/fd.h"
+#include "base/must.h"
+#include "base/sha1.h"
+#include "server/runtime/docker/docker.h"
+
+extern const unsigned char bootstrap_sh[];
+extern const size_t bootstrap_sh_len;
+
+/* ---- archives ---- */
+
+#define TAR_BLOCK 512
+
+static void tar_entry(struct buf *tar, const char *name, char type, mode_t mode, size_t size)
+{
+    char h[TAR_BLOCK] = {0};
+    (void)snprintf(h, 100, "%s", name);
+    (void)snprintf(h + 100, 8, "%07o", (unsigned)mode);
+    (void)snprintf(h + 108, 8, "%07o", 0u);
+    (void)snprintf(h + 116, 8, "%07o", 0u);
+    (void)snprintf(h + 124, 12, "%011llo", (unsigned long long)size);
+    (void)snprintf(h + 136, 12, "%011o", 0u);
+    memset(h + 148, ' ', 8);
+    h[156] = type;
+    memcpy(h + 257, "ustar\00000", 8);
+    unsigned sum = 0;
+    for (size_t i = 0; i < sizeof(h); i++) {
+        sum += (unsigned char)h[i];
+    }
+    (void)snprintf(h + 148, 8, "%06o", sum);
+    must(buf_add(tar, h, sizeof(h)) == 0);
+}
+
+static void tar_pad(struct buf *tar, size_t n)
+{
+    static const char zeros[TAR_BLOCK];
+    must(buf_add(tar, zeros, n) == 0);
+}
+
+void tar_add(struct buf *tar, const char *name, mode_t mode, struct str content)
+{
+    tar_entry(tar, name, '0', mode, content.n);
+    must(buf_add_str(tar, content) == 0);
+    tar_pad(tar, (TAR_BLOCK - content.n % TAR_BLOCK) % TAR_BLOCK);
+}
+
+void tar_add_dir(struct buf *tar, const char *name, mode_t mode)
+{
+    tar_entry(tar, name, '5', mode, 0);
+}
+
+void tar_end(struct buf *tar)
+{
+    tar_pad(tar, TAR_BLOCK);
+    tar_pad(tar, TAR_BLOCK);
+}
+
+int stage_put(struct docker *d, const char *cid, const char *path, struct str tar, struct err *e)
+{
+    char url[PATH_TEXT_MAX];
+    (void)snprintf(url, sizeof(url), "/containers/%s/archive?path=%s", cid, path);
+    struct engine_call c = {.method = "PUT", .path = url, .raw = tar};
+    cleanup_(engine_answer_done) struct engine_answer a;
+    int r = engine_do(&d->engine, &c, &a, e);
+    return r < 0 ? r : engine_check(&a, "upload", e);
+}
+
+/* ---- our own files ---- */
+
+static void content_name(struct str content, const char *word, char *out, size_t size)
+{
+    uint8_t md[SHA1_LEN];
+    struct sha1 s;
+    sha1_init(&s);
+    sha1_add(&s, content);
+    sha1_done(&s, md);
+    cleanup_(buf_done) struct buf hex = BUF_INIT(2 * SHA1_LEN + 1);
+    must(hex_encode(&hex, md, 8) == 0);
+    (void)snprintf(out, size, "%s-%s", word, buf_cstr(&hex));
+}
+
+/* A copy that does not change when the server is replaced: running sandboxes keep theirs. */
+static char *keep(struct docker *d, int dir, const char *word, struct str content, struct err *e)
+{
+    char name[64];
+    struct stat st;
+    content_name(content, word, name, sizeof(name));
+    int r = 0;
+    if (fstatat(dir, name, &st, AT_SYMLINK_NOFOLLOW) < 0 || (size_t)st.st_size != content.n) {
+        r = file_write_atomic(dir, name, content, 0555);
+    }
+    if (r < 0 || fchmodat(dir, name, 0555, 0) < 0) {
+        (void)err_sys(e, r < 0 ? r : errno, "%s/docker/%s", d->cfg->server.data_dir, name);
+        return NULL;
+    }
+    return xasprintf("%s/docker/%s", d->cfg->server.data_dir, name);
+}
+
+static bool mounts_are_seen(const struct docker *d)
+{
+    const char *how = d->dc->stage;
+    if (strcmp(how, "auto") != 0) {
+        return strcmp(how, "mount") == 0;
+    }
+    return d->engine.unix_socket && access("/.dockerenv", F_OK) < 0;
+}
+
+int stage_open(struct docker *d, struct err *e)
+{
+    cleanup_(buf_done) struct buf execd = BUF_INIT(DOCKER_EXECD_MAX);
+    cleanup_free char *path = xasprintf("%s/docker", d->cfg->server.data_dir);
+    struct str script = str_n((const char *)bootstrap_sh, bootstrap_sh_len);
+    int r = file_read(AT_FDCWD, d->dc->execd, &execd);
+    if (r < 0) {
+        return err_sys(e, r, "execd is not at '%s' (set docker.execd)", d->dc->execd);
+    }
+    buf_init(&d->stage.tar, DOCKER_EXECD_MAX + (1u << 20));
+    d->stage.mounts = mounts_are_seen(d);
+    if (!d->stage.mounts) {
+        tar_add_dir(&d->stage.tar, "opt/", 0755);
+        tar_add_dir(&d->stage.tar, "opt/opensandbox/", 0755);
+        tar_add(&d->stage.tar, "opt/opensandbox/execd", 0755, buf_str(&execd));
+        tar_add(&d->stage.tar, "opt/opensandbox/bootstrap.sh", 0755, script);
+        tar_end(&d->stage.tar);
+        return 0;
+    }
+    r = dir_make(AT_FDCWD, path, 0755);
+    cleanup_close int dir = r < 0 ? r : open(path, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+    if (dir < 0) {
+        return err_sys(e, r < 0 ? r : errno, "%s", path);
+    }
+    d->stage.execd = keep(d, dir, "execd", buf_str(&execd), e);
+    d->stage.bootstrap = d->stage.execd ? keep(d, dir, "bootstrap", script, e) : NULL;
+    return d->stage.bootstrap ? 0 : -1;
+}
+
+void stage_close(struct docker *d)
+{
+    free(d->stage.execd);
+    free(d->stage.bootstrap);
+    buf_done(&d->stage.tar);
+}
+
+static void bind_push(struct json *binds, const char *from, const char *to)
+{
+    cleanup_free char *text = xasprintf("%s:%s:ro", from, to);
+    json_push(binds, json_string_new(str_from(text)));
+}
+
+void stage_binds(const struct docker *d, struct json *binds)
+{
+    if (d->stage.mounts) {
+        bind_push(binds, d->stage.execd, OPT_DIR "/execd");
+        bind_push(binds, d->stage.bootstrap, OPT_DIR "/bootstrap.sh");
+    }
+}
+
+int stage_upload(struct docker *d, const char *cid, struct err *e)
+{
+    return d->stage.mounts ? 0 : stage_put(d, cid, "/", buf_str(&d->stage.tar), e);
+}

@@ -1,0 +1,148 @@
+/* Named volumes: those that are made for a sandbox carry its id, and go when it goes. */
+
+#include <stdio.h>
+
+#include "base/cleanup.h"
+#include "base/codec.h"
+#include "base/log.h"
+#include "base/must.h"
+#include "server/runtime/docker/docker.h"
+
+/* Ours: which sandbox a volume goes with. */
+#define LABEL_VOLUME_OF LABEL_PREFIX "volume-of"
+#define MANAGED "server"
+
+void volumes_init(struct volume_plan *v)
+{
+    v->binds = json_array_new();
+    v->managed = json_array_new();
+}
+
+void volumes_done(struct volume_plan *v)
+{
+    json_free(v->binds);
+    json_free(v->managed);
+}
+
+static void volume_path(struct buf *out, const char *name)
+{
+    (void)buf_add_cstr(out, "/volumes/");
+    (void)percent_encode(out, str_from(name), false);
+}
+
+/* `goes_with`: the id of a sandbox, or NULL when it stays. */
+static int create(struct docker *d, const char *name, const char *goes_with, struct err *e)
+{
+    cleanup_(json_free) struct json *body = json_object_new();
+    struct json *labels = json_object_new();
+    json_set(labels, LABEL_VOLUMES, json_string_new(STR(MANAGED)));
+    json_set(labels, LABEL_SERVER, json_string_new(str_from(d->server)));
+    if (goes_with) {
+        json_set(labels, LABEL_VOLUME_OF, json_string_new(str_from(goes_with)));
+    }
+    json_set(body, "Name", json_string_new(str_from(name)));
+    json_set(body, "Labels", labels);
+    struct engine_call c = {.method = "POST", .path = "/volumes/create", .body = body};
+    cleanup_(engine_answer_done) struct engine_answer a;
+    return engine_do(&d->engine, &c, &a, e) < 0 ? -1 : engine_check(&a, "volume", e);
+}
+
+static void remove_named(struct docker *d, const char *name)
+{
+    cleanup_(buf_done) struct buf path = BUF_INIT(4096);
+    struct err e = {0};
+    volume_path(&path, name);
+    if (engine_run(&d->engine, "DELETE", buf_cstr(&path), 404, "volume", &e) < 0) {
+        log_warn("a volume could not be removed yet", LOG_S("volume", name), LOG_ERR(&e));
+    }
+}
+
+int volume_make(struct docker *d, const char *name, const char *id, struct volume_plan *v,
+                struct err *e)
+{
+    if (v->n_made == ARRAY_LEN(v->made)) {
+        return err_set(e, ERR_LIMIT, "too many volumes");
+    }
+    if (create(d, name, id, e) < 0) {
+        return -1;
+    }
+    (void)snprintf(v->made[v->n_made++], sizeof(v->made[0]), "%s", name);
+    json_push(v->managed, json_string_new(str_from(name)));
+    return 0;
+}
+
+int volumes_prepare(struct docker *d, const struct runtime_spec *spec, struct volume_plan *v,
+                    enum runtime_stage *ret_stage, struct err *e)
+{
+    *ret_stage = STAGE_PREPARE;
+    char name[128];
+    if (spec->credential_proxy) {
+        (void)snprintf(name, sizeof(name), RUNTIME_VOLUME, spec->id);
+        cleanup_free char *bind = xasprintf("%s:" OPT_DIR ":rw", name);
+        if (volume_make(d, name, spec->id, v, e) < 0) {
+            return -1;
+        }
+        json_push(v->binds, json_string_new(str_from(bind)));
+    }
+    if (spec_is_windows(spec)) {
+        (void)snprintf(name, sizeof(name), OEM_VOLUME, spec->id);
+        if (volume_make(d, name, spec->id, v, e) < 0) {
+            return -1;
+        }
+    }
+    return 0;
+}
+
+void volumes_undo(struct docker *d, struct volume_plan *v)
+{
+    for (size_t i = 0; i < v->n_made; i++) {
+        remove_named(d, v->made[i]);
+    }
+    v->n_made = 0;
+}
+
+/* Only what a server made: the label on the container may be one of the image's. */
+static bool is_managed(struct docker *d, const char *name)
+{
+    cleanup_(buf_done) struct buf path = BUF_INIT(4096);
+    struct err e = {0};
+    volume_path(&path, name);
+    struct engine_call c = {.path = buf_cstr(&path)};
+    cleanup_(engine_answer_done) struct engine_answer a;
+    return engine_do(&d->engine, &c, &a, &e) == 0 && a.status == 200 &&
+           label_is(json_get(a.json, "Labels"), LABEL_VOLUMES, MANAGED);
+}
+
+void volumes_remove_managed(struct docker *d, const char *label)
+{
+    struct err ignored = {0};
+    cleanup_(json_free) struct json *names = json_parse(str_from(label), &ignored);
+    for (size_t i = 0; json_is_array(names) && i < json_len(names); i++) {
+        const char *name = json_cstr(json_item(names, i));
+        if (name && is_managed(d, name)) {
+            remove_named(d, name);
+        }
+    }
+}
+
+int volumes_sweep(struct docker *d, bool (*is_known)(const char *id, void *arg), void *arg,
+                  struct err *e)
+{
+    struct engine_call c = {.path = "/volumes?filters=%7B%22label%22%3A%5B%22opensandbox.io%2F"
+                                    "volume-of%22%5D%7D"};
+    cleanup_(engine_answer_done) struct engine_answer a;
+    if (engine_do(&d->engine, &c, &a, e) < 0 || engine_check(&a, "list of volumes", e) < 0) {
+        return -1;
+    }
+    const struct json *all = json_get(a.json, "Volumes");
+    int n = 0;
+    for (size_t i = 0; json_is_array(all) && i < json_len(all); i++) {
+        const struct json *v = json_item(all, i), *labels = json_get(v, "Labels");
+        const char *of = label_get(labels, LABEL_VOLUME_OF), *name = json_cstr(json_get(v, "Name"));
+        if (of && name && label_is(labels, LABEL_SERVER, d->server) && !is_known(of, arg)) {
+            remove_named(d, name);
+            n++;
+        }
+    }
+    return n;
+}
