@@ -170,6 +170,9 @@ static struct runtime *runtime_new(const struct config *cfg, struct err *e)
     if (!strcmp(cfg->runtime.type, "oci")) {
         return runtime_oci_new(cfg, e);
     }
+    if (!strcmp(cfg->runtime.type, "docker")) {
+        return runtime_docker_new(cfg, e);
+    }
     (void)err_set(e, ERR_UNSUPPORTED, "this build has no runtime \"%s\"", cfg->runtime.type);
     return NULL;
 }

@@ -51,6 +51,9 @@ static void derive_paths(struct config *c)
     if (blank(c->oci.execd)) {
         c->oci.execd = find_execd(a);
     }
+    if (blank(c->docker.execd)) {
+        c->docker.execd = c->oci.execd;
+    }
 }
 
 static int check_server(struct config *c, const char **key, struct err *e)
@@ -132,16 +135,28 @@ static int check_renew(struct config *c, const char **key, struct err *e)
     return 0;
 }
 
+static int check_docker(struct config *c, const char **key, struct err *e)
+{
+    struct ip ip;
+    *key = "docker.publish_address";
+    if (*c->docker.publish_address && ip_parse(str_from(c->docker.publish_address), &ip) < 0) {
+        return err_set(e, ERR_INVALID, "\"%s\" is not an IP address of this machine",
+                       c->docker.publish_address);
+    }
+    *key = "docker.seccomp_profile";
+    if (*c->docker.seccomp_profile && strcmp(c->docker.seccomp_profile, "unconfined") != 0 &&
+        c->docker.seccomp_profile[0] != '/') {
+        return err_set(e, ERR_INVALID, "must be unconfined, or an absolute path");
+    }
+    return 0;
+}
+
 int config_check(struct config *c, const char **key, struct err *e)
 {
     derive_paths(c);
     if (check_server(c, key, e) < 0 || check_oci(c, key, e) < 0 || check_secure(c, key, e) < 0 ||
-        check_renew(c, key, e) < 0) {
+        check_renew(c, key, e) < 0 || check_docker(c, key, e) < 0) {
         return -1;
-    }
-    *key = "runtime.execd_image";
-    if (!strcmp(c->runtime.type, "docker") && blank(c->runtime.execd_image)) {
-        return err_set(e, ERR_INVALID, "is required by the docker runtime");
     }
     return 0;
 }

@@ -110,6 +110,25 @@ struct config_images {
     int64_t prune_interval_seconds;
 };
 
+/* Runtime "docker". */
+struct config_docker {
+    const char *host; /* unix:///path, tcp://host:port; "": DOCKER_HOST, else the usual socket */
+    const char *network_mode; /* host, bridge, or the name of a network */
+    int64_t api_timeout;
+    const char *host_ip;
+    struct str_list drop_capabilities;
+    const char *apparmor_profile;
+    const char *seccomp_profile; /* a path, or unconfined */
+    bool no_new_privileges;
+    int64_t pids_limit;
+    bool publish_ports;
+    const char *publish_address; /* "": server.host */
+    const char *adopt;           /* none, reference, all */
+    const char *stage;           /* auto, mount, upload */
+    const char *execd;
+    int64_t start_timeout_seconds;
+};
+
 struct config_egress {
     const char *image;
     const char *mode; /* dns, dns+nft */
@@ -146,6 +165,7 @@ struct config {
     struct config_proxy proxy;
     struct config_runtime runtime;
     struct config_oci oci;
+    struct config_docker docker;
     struct config_images images;
     struct config_egress egress;
     struct config_storage storage;

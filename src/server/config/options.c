@@ -125,6 +125,8 @@ static const char *const log_formats[] = {"human", "json", NULL};
 static const char *const runtimes[] = {"oci", "docker", NULL};
 static const char *const networks[] = {"bridge", "none", NULL};
 static const char *const pull_policies[] = {"missing", "always", "never", NULL};
+static const char *const adoptions[] = {"none", "reference", "all", NULL};
+static const char *const stages[] = {"auto", "mount", "upload", NULL};
 static const char *const egress_modes[] = {"dns", "dns+nft", NULL};
 static const char *const secure_types[] = {"", "gvisor", "kata", "firecracker", NULL};
 
@@ -198,7 +200,8 @@ const struct option config_options[] = {
     {"runtime.type", OPT_STR, AT(runtime.type), "\"oci\"", .choices = runtimes,
      .help = "What runs the sandboxes: oci, the embedded runtime, or docker."},
     {"runtime.execd_image", OPT_STR, AT(runtime.execd_image), "\"\"",
-     .help = "Image that carries execd; only the docker runtime needs one."},
+     .help = "Image with execd.exe and install.bat, for Windows sandboxes of the docker runtime; every\n"
+             "other sandbox gets the execd that is installed with the server."},
 
     {"oci.root", OPT_PATH, AT(oci.root), "\"\"",
      .help = "Bundles, layers and logs; \"\": <data_dir>/oci."},
@@ -298,6 +301,44 @@ const struct option config_options[] = {
     {"images.prune_interval_seconds", OPT_INT, AT(images.prune_interval_seconds), "3600", .min = 1, .max = 604800,
      .help = "How often the size is looked at."},
 
+    {"docker.host", OPT_STR, AT(docker.host), "\"\"",
+     .help = "The engine: unix:///path, tcp://host:port or https://host:port; \"\": DOCKER_HOST with\n"
+             "DOCKER_TLS_VERIFY and DOCKER_CERT_PATH, else unix:///var/run/docker.sock."},
+    {"docker.network_mode", OPT_STR, AT(docker.network_mode), "\"bridge\"", .not_empty = true, .check = check_name,
+     .help = "bridge, the name of a network of the engine, or host (one sandbox at a time: all share the\n"
+             "machine's ports, and reach everything it reaches)."},
+    {"docker.api_timeout", OPT_INT, AT(docker.api_timeout), "180", .min = 1, .max = 86400,
+     .help = "Seconds one call to the engine may take; pulls and commits have their own time."},
+    {"docker.host_ip", OPT_STR, AT(docker.host_ip), "\"\"",
+     .help = "Address in endpoints when the server itself runs in a container."},
+    {"docker.drop_capabilities", OPT_LIST, AT(docker.drop_capabilities),
+     "[\"AUDIT_WRITE\", \"MKNOD\", \"NET_ADMIN\", \"NET_RAW\", \"SYS_ADMIN\", \"SYS_MODULE\", \"SYS_PTRACE\", "
+     "\"SYS_TIME\", \"SYS_TTY_CONFIG\"]",
+     .help = "Capabilities taken from every sandbox."},
+    {"docker.apparmor_profile", OPT_STR, AT(docker.apparmor_profile), "\"\"",
+     .help = "AppArmor profile of the sandboxes; \"\": the engine's own."},
+    {"docker.seccomp_profile", OPT_STR, AT(docker.seccomp_profile), "\"\"",
+     .help = "Path of a seccomp profile, read at start, or unconfined; \"\": the engine's own."},
+    {"docker.no_new_privileges", OPT_BOOL, AT(docker.no_new_privileges), "true",
+     .help = "setuid programs give nothing."},
+    {"docker.pids_limit", OPT_INT, AT(docker.pids_limit), "4096", .min = 0, .max = 4194304,
+     .help = "Processes and threads per sandbox; 0: no limit."},
+    {"docker.publish_ports", OPT_BOOL, AT(docker.publish_ports), "true",
+     .help = "Publish execd and port 8080 of each sandbox on the machine; false: endpoints go through\n"
+             "this server's proxy."},
+    {"docker.publish_address", OPT_STR, AT(docker.publish_address), "\"\"",
+     .help = "Address they are published on; \"\": the one this server listens on (server.host)."},
+    {"docker.adopt", OPT_STR, AT(docker.adopt), "\"reference\"", .choices = adoptions,
+     .help = "Sandboxes on the engine that this server did not make and takes charge of: reference, those\n"
+             "without the name of a server; all; or none."},
+    {"docker.stage", OPT_STR, AT(docker.stage), "\"auto\"", .choices = stages,
+     .help = "How execd comes into a sandbox: mount, read-only from <data_dir>; upload, where the engine does\n"
+             "not see our files; auto chooses."},
+    {"docker.execd", OPT_PATH, AT(docker.execd), "\"\"",
+     .help = "The static execd put into every sandbox; \"\": the one installed with the server."},
+    {"docker.start_timeout_seconds", OPT_INT, AT(docker.start_timeout_seconds), "60", .min = 1, .max = 3600,
+     .help = "How long a sandbox may take from start to answering."},
+
     {"egress.image", OPT_STR, AT(egress.image), "\"\"",
      .help = "Image of the egress sidecar; only the docker runtime needs one."},
     {"egress.mode", OPT_STR, AT(egress.mode), "\"dns\"", .choices = egress_modes,
@@ -362,7 +403,6 @@ const char *option_foreign_section(const char *key)
     static const struct {
         const char *prefix, *why;
     } foreign[] = {
-        {"docker.", "belongs to the docker runtime"},
         {"kubernetes.", "belongs to the Kubernetes runtime"},
         {"agent_sandbox.", "belongs to the Kubernetes runtime"},
         {"ingress.", "belongs to the Kubernetes runtime"},

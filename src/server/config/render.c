@@ -30,7 +30,7 @@ static const char example_docker[] = "# The Docker engine runs the sandboxes.\n\
                                      "max_sandbox_timeout_seconds = 86400\n\n"
                                      "[runtime]\n"
                                      "type = \"docker\"\n"
-                                     "execd_image = \"opensandbox/execd:latest\"\n\n"
+                                     "\n"
                                      "[docker]\n"
                                      "network_mode = \"bridge\"\n\n"
                                      "[egress]\n"

@@ -151,6 +151,10 @@ static enum create_end create_start(struct create_job *job, struct problem *p)
     struct runtime_spec *spec = &sb->plan->spec;
     spec->id = sb->id;
     spec->egress_token = sb->egress_token;
+    spec->renew_extend_s = sb->renew_extend_s;
+    registry_read(&lc->reg);
+    spec->expires_us = sb->expires_us;
+    registry_unlock(&lc->reg);
     spec->progress = on_progress;
     spec->progress_arg = job;
     if (sb->plan->warm && lc->rt->ops->activate(lc->rt, spec, &e) < 0) {

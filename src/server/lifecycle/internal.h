@@ -127,6 +127,10 @@ int reconcile_apply(struct lifecycle *lc, struct sandbox *sb, const struct runti
                     struct err *e);
 void reconcile_tick(struct io_timer *t);
 
+/* ---- found.c ---- */
+/* Takes charge of sandboxes that another server of the protocol made. */
+int found_adopt(struct lifecycle *lc, struct err *e);
+
 /* ---- timers.c ---- */
 void expiry_arm(struct lifecycle *lc); /* any thread */
 void expiry_schedule(struct lifecycle *lc, struct sandbox *sb);

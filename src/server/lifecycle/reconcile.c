@@ -219,6 +219,9 @@ static void sweep_run(void *arg)
         log_warn("reconcile failed", LOG_ERR(&e));
     } else {
         check_running(lc, &s);
+        if (found_adopt(lc, &e) < 0) {
+            log_warn("sandboxes of another server could not be taken over", LOG_ERR(&e));
+        }
     }
     seen_done(&s);
     prune(lc);
@@ -341,6 +344,7 @@ int lifecycle_recover(struct lifecycle *lc, struct err *e)
     free(all);
     int r = pools_recover(lc, e) < 0 ? -1 : remove_orphans(lc, e);
     snapshot_recover(lc);
+    r = r < 0 ? r : found_adopt(lc, e);
     log_info("recovered", LOG_I("records", n), LOG_I("containers", map_len(&s.by_id)),
              LOG_I("us", clock_mono_us() - begin));
     seen_done(&s);

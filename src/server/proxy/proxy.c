@@ -132,7 +132,7 @@ static int resolve(struct app *app, const struct sandbox *sb, uint16_t port,
 }
 
 /* The part of the target after "/proxy/{port}", byte for byte; at least "/". */
-static struct str upstream_target(struct http_req *req)
+static struct str upstream_target(struct http_req *req, const char *prefix)
 {
     struct str t = http_req_target(req), path = http_req_path(req);
     size_t skip = str_starts(path, STR("/v1/")) ? 5 : 4; /* slashes before the tail's own */
@@ -141,11 +141,11 @@ static struct str upstream_target(struct http_req *req)
         i++;
     }
     struct str tail = str_sub(path, i, path.n), query = http_req_query(req);
-    if (!query.p && tail.n && tail.p + tail.n == t.p + t.n) {
+    if (!*prefix && !query.p && tail.n && tail.p + tail.n == t.p + t.n) {
         return tail;
     }
     struct arena *a = http_req_arena(req);
-    const char *all = arena_printf(a, "%.*s%s%.*s", STR_FMT(tail.n ? tail : STR("/")),
+    const char *all = arena_printf(a, "%s%.*s%s%.*s", prefix, STR_FMT(tail.n ? tail : STR("/")),
                                    query.p ? "?" : "", STR_FMT(query));
     return str_from(all);
 }
@@ -179,7 +179,7 @@ static void start(struct http_req *req, struct sandbox *take_sb, const struct ru
     struct config *cfg = lifecycle_config(app->lc);
     struct h1_header *common = arena_array(a, COMMON_MAX, sizeof(*common));
     struct http_proxy_opts o = {
-        .target = upstream_target(req),
+        .target = upstream_target(req, t->prefix),
         .host = str_from(arena_printf(a, "127.0.0.1:%u", port)),
         .drop = dropped,
         .n_drop = ARRAY_LEN(dropped),

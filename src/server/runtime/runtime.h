@@ -98,6 +98,8 @@ struct runtime_spec {
     const char *hostname; /* NULL: the id */
     /* Started ahead of its use: everything but the entrypoint, which `activate` tells. */
     bool standby;
+    int64_t expires_us;     /* for runtimes that keep it beside the sandbox; 0: never */
+    int64_t renew_extend_s; /* likewise; 0: no renewal on access */
     /* Called while an image is being fetched (may be NULL): progress and the chance to cancel. */
     bool (*progress)(const char *what, uint64_t done, uint64_t total, void *arg);
     void *progress_arg;
@@ -130,6 +132,23 @@ struct runtime_target {
     struct http_target http;
     struct io_addr alt; /* http.alt may point here */
     char key[SANDBOX_ID_MAX + 8];
+    char prefix[16]; /* put in front of the path; "": nothing */
+};
+
+/* Where clients reach a port without this server: "host:port" and a path. */
+struct runtime_endpoint {
+    char host[256];
+    uint16_t port;
+    char path[16];
+};
+
+/* A sandbox that another server made: what is to be recorded of it. */
+struct runtime_found {
+    const char *id, *image, *snapshot_id, *os, *arch, *egress_token;
+    int64_t created_us, expires_us, renew_extend_s; /* 0: never, none */
+    struct str_list entrypoint;
+    struct str_map metadata;
+    struct runtime_status status;
 };
 
 /* Runtime → lifecycle, from any thread: a sandbox ended by itself or under the runtime's feet. */
@@ -163,6 +182,10 @@ struct runtime_ops {
     int (*describe)(struct runtime *rt, const char *id, struct buf *out, struct err *e);
     /* Loop threads. 0, -ENOENT unknown, -EAGAIN not up yet. `port` 1..65535. */
     int (*target)(struct runtime *rt, const char *id, uint16_t port, struct runtime_target *ret);
+    /* Loop threads. 0; -EAGAIN not up yet and -EOPNOTSUPP not here: through this server's proxy;
+     * -ENOENT: it should have one and has not. NULL: always through this server. */
+    int (*endpoint)(struct runtime *rt, const char *id, uint16_t port,
+                    struct runtime_endpoint *ret);
     /* Captures the writable layer as `snapshot_id`. NULL: this runtime cannot. */
     int (*snapshot)(struct runtime *rt, const char *id, const char *snapshot_id, struct err *e);
     int (*snapshot_remove)(struct runtime *rt, const char *snapshot_id, struct err *e);
@@ -170,6 +193,10 @@ struct runtime_ops {
     /* After a restart of the server: take charge again of what `list` would show (exit watchers,
      * network leases). Called once, before the API is open. */
     int (*adopt)(struct runtime *rt, struct err *e);
+    /* Sandboxes that another server of the protocol made and that this one shall take charge of:
+     * fn is called for those whose id is not known. NULL: there are none. */
+    int (*found)(struct runtime *rt, bool (*is_known)(const char *id, void *arg),
+                 void (*fn)(const struct runtime_found *f, void *arg), void *arg, struct err *e);
     /* Can a request be served here at all (platform, gpu, engine, network policy)? Before anything
      * is recorded. */
     int (*check)(struct runtime *rt, const struct runtime_spec *spec, struct err *e);

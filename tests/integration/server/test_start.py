@@ -138,7 +138,7 @@ def test_two_servers_on_one_port(make):
 @pytest.mark.parametrize("config,word", [
     ('[oci]\nengine = "no-such-engine"\n', "no-such-engine"),
     ('[oci]\nexecd = "/no/such/execd"\n', "/no/such/execd"),
-    ('[runtime]\ntype = "docker"\nexecd_image = "x"\n', "docker"),
+    ('[runtime]\ntype = "docker"\n[docker]\nhost = "unix:///nowhere"\n', "DOCKER::INITIALIZATION_ERROR"),
 ])
 def test_what_the_runtime_needs_is_checked(make, config, word):
     s = make(config, start=False)

@@ -263,8 +263,9 @@ static int check_network(struct docker *d, struct err *e)
     if (engine_do(&d->engine, &c, &a, e) < 0) {
         return -1;
     }
-    return a.status == 404 ? err_set(e, ERR_INVALID, "the engine has no network '%s' "
-                                                     "(docker.network_mode)",
+    return a.status == 404 ? err_set(e, ERR_INVALID,
+                                     "the engine has no network '%s' "
+                                     "(docker.network_mode)",
                                      d->dc->network_mode)
                            : engine_check(&a, "network", e);
 }
@@ -301,12 +302,12 @@ int docker_create(struct runtime *rt, const struct runtime_spec *spec,
         return -1;
     }
     FAULT_POINT("docker.create.begin");
-    volumes_init(&m.volumes);
-    int r = volumes_prepare(m.d, spec, &m.volumes, ret_stage, e);
+    named_volumes_init(&m.volumes);
+    int r = named_volumes_prepare(m.d, spec, &m.volumes, ret_stage, e);
     r = r < 0 ? r : run(&m, ret_stage, e);
     if (r < 0) {
-        volumes_undo(m.d, &m.volumes);
+        named_volumes_undo(m.d, &m.volumes);
     }
-    volumes_done(&m.volumes);
+    named_volumes_done(&m.volumes);
     return r;
 }

@@ -163,8 +163,11 @@ static const char *normal_arch(const char *arch)
 {
     static const struct {
         const char *from, *to;
-    } rows[] = {{"x86_64", "amd64"}, {"x86-64", "amd64"}, {"aarch64", "arm64"},
-                {"arm64v8", "arm64"}, {"arm64/v8", "arm64"}};
+    } rows[] = {{"x86_64", "amd64"},
+                {"x86-64", "amd64"},
+                {"aarch64", "arm64"},
+                {"arm64v8", "arm64"},
+                {"arm64/v8", "arm64"}};
     for (size_t i = 0; i < ARRAY_LEN(rows); i++) {
         if (strcmp(arch, rows[i].from) == 0) {
             return rows[i].to;
@@ -203,7 +206,7 @@ static int open_info(struct docker *d, struct err *e)
     if (!*s->type) {
         return 0;
     }
-    d->runtime_name = *s->docker_runtime ? s->docker_runtime
+    d->runtime_name = *s->docker_runtime               ? s->docker_runtime
                       : strcmp(s->type, "gvisor") == 0 ? "runsc"
                                                        : "kata-runtime";
     if (!json_get(json_get(a.json, "Runtimes"), d->runtime_name)) {
@@ -284,6 +287,7 @@ static const struct runtime_ops docker_ops = {
     .endpoint = docker_endpoint,
     .snapshot = docker_snapshot,
     .snapshot_remove = docker_snapshot_remove,
+    .snapshot_exists = docker_snapshot_exists,
     .adopt = docker_adopt,
     .found = docker_found,
     .check = docker_check,

@@ -55,16 +55,16 @@ enum net_mode { NET_BRIDGE, NET_HOST, NET_CUSTOM };
 
 /* What is known of the container of a sandbox, without asking. */
 struct container {
-    char id[SANDBOX_ID_MAX];    /* of the sandbox */
-    char cid[CONTAINER_ID_MAX]; /* of the container */
-    char ip[IP_TEXT_MAX];       /* "": none, or not known yet */
+    char id[SANDBOX_ID_MAX];        /* of the sandbox */
+    char cid[CONTAINER_ID_MAX];     /* of the container */
+    char ip[IP_TEXT_MAX];           /* "": none, or not known yet */
     uint16_t execd_port, http_port; /* on the host; 0: not published */
     enum runtime_state state;
     bool is_up;       /* execd has answered once */
     bool is_host_net; /* shares this machine's network */
     bool is_leaving;  /* being removed by us */
     bool has_sidecar;
-    bool has_volumes; /* named volumes that go with it */
+    bool has_volumes;            /* named volumes that go with it */
     enum runtime_state expected; /* what we are making it right now; RT_MISSING: nothing */
     uint64_t stats_cpu_ns, stats_at_us;
 };
@@ -81,18 +81,18 @@ struct docker {
     const struct config_docker *dc; /* of cfg */
     struct engine engine;
     enum net_mode mode;
-    const char *runtime_name;   /* HostConfig.Runtime, or NULL */
-    char *seccomp;              /* "seccomp=...", or NULL */
-    char *publish_ip;           /* "0.0.0.0" */
-    char *public_host;          /* for endpoints, unless server.eip says another */
-    char server[40];            /* value of LABEL_SERVER */
-    char os[16], arch[16];      /* of the engine's machine */
-    bool can_quota;             /* the engine's disk can limit a writable layer */
+    const char *runtime_name; /* HostConfig.Runtime, or NULL */
+    char *seccomp;            /* "seccomp=...", or NULL */
+    char *publish_ip;         /* "0.0.0.0" */
+    char *public_host;        /* for endpoints, unless server.eip says another */
+    char server[40];          /* value of LABEL_SERVER */
+    char os[16], arch[16];    /* of the engine's machine */
+    bool can_quota;           /* the engine's disk can limit a writable layer */
     struct {
-        bool mounts;     /* bind mounts of our own files; else they are uploaded */
-        char *execd;     /* the files that are mounted */
+        bool mounts; /* bind mounts of our own files; else they are uploaded */
+        char *execd; /* the files that are mounted */
         char *bootstrap;
-        struct buf tar;  /* the archive that is uploaded */
+        struct buf tar; /* the archive that is uploaded */
     } stage;
     struct ports ports;
 
@@ -147,8 +147,7 @@ void ports_give(struct ports *p, uint16_t port);
 
 /* ---- pull.c ---- */
 /* The image is there afterwards, in the platform that was asked for. */
-int image_pull(struct docker *d, const struct runtime_spec *spec, const char *image,
-               struct err *e);
+int image_pull(struct docker *d, const struct runtime_spec *spec, const char *image, struct err *e);
 
 /* ---- stage.c ---- */
 int stage_open(struct docker *d, struct err *e);
@@ -171,20 +170,20 @@ struct volume_plan {
     char made[64][256];   /* named volumes made for this create */
     size_t n_made;
 };
-void volumes_init(struct volume_plan *v);
-int volumes_prepare(struct docker *d, const struct runtime_spec *spec, struct volume_plan *v,
-                    enum runtime_stage *ret_stage, struct err *e);
+void named_volumes_init(struct volume_plan *v);
+int named_volumes_prepare(struct docker *d, const struct runtime_spec *spec, struct volume_plan *v,
+                          enum runtime_stage *ret_stage, struct err *e);
 /* A named volume of ours that goes with the sandbox. */
-int volume_make(struct docker *d, const char *name, const char *id, struct volume_plan *v,
-                struct err *e);
+int named_volume_make(struct docker *d, const char *name, const char *id, struct volume_plan *v,
+                      struct err *e);
 /* The create failed: what was made for it goes. */
-void volumes_undo(struct docker *d, struct volume_plan *v);
-void volumes_done(struct volume_plan *v);
+void named_volumes_undo(struct docker *d, struct volume_plan *v);
+void named_volumes_done(struct volume_plan *v);
 /* Removes the volumes named in a label's JSON array, if they are the server's own. */
-void volumes_remove_managed(struct docker *d, const char *label);
+void named_volumes_remove_managed(struct docker *d, const char *label);
 /* Named volumes of ours whose sandbox nobody knows. */
-int volumes_sweep(struct docker *d, bool (*is_known)(const char *id, void *arg), void *arg,
-                  struct err *e);
+int named_volumes_sweep(struct docker *d, bool (*is_known)(const char *id, void *arg), void *arg,
+                        struct err *e);
 
 /* ---- body.c ---- */
 struct making {
@@ -192,7 +191,7 @@ struct making {
     const struct runtime_spec *spec;
     struct volume_plan volumes;
     uint16_t execd_port, http_port, egress_port; /* published; 0: not */
-    uint16_t extra_ports[3];                     /* of the Windows profile: 3389/tcp, 3389/udp, 8006 */
+    uint16_t extra_ports[3]; /* of the Windows profile: 3389/tcp, 3389/udp, 8006 */
     bool is_windows;
     char sidecar[CONTAINER_ID_MAX]; /* "": none */
     char cid[CONTAINER_ID_MAX];
@@ -245,6 +244,7 @@ int docker_sweep(struct runtime *rt, bool (*is_known)(const char *id, void *arg)
                  struct err *e);
 int docker_snapshot(struct runtime *rt, const char *id, const char *snapshot_id, struct err *e);
 int docker_snapshot_remove(struct runtime *rt, const char *snapshot_id, struct err *e);
+int docker_snapshot_exists(struct runtime *rt, const char *snapshot_id, struct err *e);
 int docker_stats(struct runtime *rt, const char *id, struct runtime_stats *ret, struct err *e);
 int docker_logs(struct runtime *rt, const char *id, unsigned tail, int64_t since_us,
                 struct buf *out, struct err *e);

@@ -3,6 +3,7 @@
 #include "server/runtime/docker/engine.h"
 
 #include <errno.h>
+#include <netdb.h>
 #include <stdlib.h>
 
 #include "base/cleanup.h"
@@ -41,6 +42,25 @@ static void open_tls(struct engine *g, bool *ret_tls)
     free(own);
 }
 
+/* The proxy needs the address in numbers. */
+static int resolve(struct engine *g, const char *host, struct err *e)
+{
+    struct addrinfo hints = {.ai_socktype = SOCK_STREAM}, *list = NULL;
+    char text[NI_MAXHOST];
+    int r = getaddrinfo(host, NULL, &hints, &list);
+    r = r ? r
+          : getnameinfo(list->ai_addr, list->ai_addrlen, text, sizeof(text), NULL, 0,
+                        NI_NUMERICHOST);
+    if (list) {
+        freeaddrinfo(list);
+    }
+    if (r) {
+        return err_set(e, ERR_INVALID, "%.100s: %s", host, gai_strerror(r));
+    }
+    g->host = xstrdup(text);
+    return 0;
+}
+
 static int open_address(struct engine *g, const char *address, struct err *e)
 {
     struct str a = str_from(address);
@@ -72,8 +92,8 @@ static int open_address(struct engine *g, const char *address, struct err *e)
                         has_port ? ""
                         : tls    ? ":2376"
                                  : ":2375");
-    g->host = str_dup(has_port ? str_sub(rest, 0, (size_t)colon) : rest);
-    return 0;
+    cleanup_free char *host = str_dup(has_port ? str_sub(rest, 0, (size_t)colon) : rest);
+    return resolve(g, host, e);
 }
 
 /* ---- calls ---- */
@@ -137,7 +157,9 @@ int engine_do(struct engine *g, const struct engine_call *c, struct engine_answe
         .cert_file = g->cert,
         .key_file = g->key,
         .skip_verify = g->skip_verify,
-        .total_timeout_ms = c->is_stream ? 0 : c->timeout_ms ? c->timeout_ms : g->timeout_ms,
+        .total_timeout_ms = c->is_stream    ? 0
+                            : c->timeout_ms ? c->timeout_ms
+                                            : g->timeout_ms,
         .max_body = DOCKER_BODY_MAX,
         .on_data = c->on_data,
         .cancelled = c->cancelled,

@@ -4,10 +4,10 @@
 
 #include <pthread.h>
 
-#include "json/json.h"
 #include "server/config/config.h"
 #include "server/fetch/fetch.h"
 #include "server/runtime/docker/limits.h"
+#include "json/json.h"
 
 struct engine {
     char *base;        /* "http://docker", "https://10.0.0.1:2376" */
@@ -37,10 +37,10 @@ struct engine_call {
 
 struct engine_answer {
     int status;
-    struct json *json;  /* NULL when the body is none */
-    struct buf body;    /* as it came */
-    int64_t date_s;     /* the engine's clock, 0: not told */
-    char message[300];  /* of an error */
+    struct json *json; /* NULL when the body is none */
+    struct buf body;   /* as it came */
+    int64_t date_s;    /* the engine's clock, 0: not told */
+    char message[300]; /* of an error */
 };
 
 /* Finds the engine (configuration, then DOCKER_HOST and its companions) and agrees on a version. */

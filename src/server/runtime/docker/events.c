@@ -36,8 +36,11 @@ static bool state_of_action(const char *action, enum runtime_state *ret)
     static const struct {
         const char *action;
         enum runtime_state state;
-    } rows[] = {{"start", RT_RUNNING}, {"unpause", RT_RUNNING}, {"pause", RT_PAUSED},
-                {"die", RT_EXITED},    {"destroy", RT_MISSING}};
+    } rows[] = {{"start", RT_RUNNING},
+                {"unpause", RT_RUNNING},
+                {"pause", RT_PAUSED},
+                {"die", RT_EXITED},
+                {"destroy", RT_MISSING}};
     for (size_t i = 0; i < ARRAY_LEN(rows); i++) {
         if (strcmp(action, rows[i].action) == 0) {
             *ret = rows[i].state;
@@ -96,8 +99,7 @@ static bool stream_cancelled(void *arg)
 /* ---- catching up ---- */
 
 /* Ids that the index has and the list has not. */
-static size_t missing_ids(struct docker *d, const struct map *listed,
-                          char (**ret)[SANDBOX_ID_MAX])
+static size_t missing_ids(struct docker *d, const struct map *listed, char (**ret)[SANDBOX_ID_MAX])
 {
     size_t n = 0, it = 0;
     struct str key;
@@ -159,8 +161,8 @@ static int listen_once(struct docker *d, struct err *e)
         log_info("the Docker engine is back");
     }
     char path[PATH_TEXT_MAX];
-    (void)snprintf(path, sizeof(path), "/events?since=%lld&filters=" EVENT_FILTER,
-                   (long long)since);
+    (void)snprintf(path, sizeof(path), "/events?since=%lld&filters=%s", (long long)since,
+                   EVENT_FILTER);
     struct stream s = {d, {.on_line = on_event, .arg = d}};
     struct engine_call c = {
         .path = path,

@@ -50,8 +50,7 @@ static void map_add(struct str_map *m, struct arena *a, const char *key, const c
 static struct json *metadata_file(const char *id)
 {
     const char *home = getenv("HOME");
-    cleanup_free char *path =
-        xasprintf("%s/.opensandbox/metadata/%s.json", home ? home : "", id);
+    cleanup_free char *path = xasprintf("%s/.opensandbox/metadata/%s.json", home ? home : "", id);
     cleanup_(buf_done) struct buf text = BUF_INIT(METADATA_FILE_MAX);
     struct err ignored = {0};
     return file_read(AT_FDCWD, path, &text) < 0 ? NULL : json_parse(buf_str(&text), &ignored);
@@ -95,8 +94,8 @@ static int64_t number_of(const char *text)
     return text && parse_i64(str_from(text), &v) == 0 ? v : 0;
 }
 
-static int one_found(struct docker *d, const char *cid, struct arena *a,
-                     struct runtime_found *ret, struct err *e)
+static int one_found(struct docker *d, const char *cid, struct arena *a, struct runtime_found *ret,
+                     struct err *e)
 {
     cleanup_(engine_answer_done) struct engine_answer c = {0}, image = {0};
     if (container_inspect(d, cid, &c, e) < 0) {
@@ -109,7 +108,8 @@ static int one_found(struct docker *d, const char *cid, struct arena *a,
     if (engine_do(&d->engine, &call, &image, e) < 0) {
         return -1;
     }
-    struct finding f = {d, a, json_at(c.json, "Config.Labels"), json_at(image.json, "Config.Labels")};
+    struct finding f = {d, a, json_at(c.json, "Config.Labels"),
+                        json_at(image.json, "Config.Labels")};
     struct container known;
     container_from_inspect(c.json, &known);
     known.has_volumes = own_label(&f, LABEL_VOLUMES) != NULL;
@@ -140,8 +140,8 @@ static int one_found(struct docker *d, const char *cid, struct arena *a,
 static bool is_wanted(const struct docker *d, const struct json *labels, const struct container *c)
 {
     const char *server = label_get(labels, LABEL_SERVER);
-    bool adopt = strcmp(d->dc->adopt, "all") == 0 ||
-                 (strcmp(d->dc->adopt, "reference") == 0 && !server);
+    bool adopt =
+        strcmp(d->dc->adopt, "all") == 0 || (strcmp(d->dc->adopt, "reference") == 0 && !server);
     return adopt && c->state != RT_CREATED && c->state != RT_MISSING &&
            !(server && strcmp(server, d->server) == 0);
 }

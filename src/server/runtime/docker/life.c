@@ -98,7 +98,7 @@ static int remove_found(struct docker *d, const char *id, const char *cid, bool 
         }
     }
     if (volumes) {
-        volumes_remove_managed(d, volumes);
+        named_volumes_remove_managed(d, volumes);
     }
     return 0;
 }
@@ -251,8 +251,7 @@ static int sweep_sidecars(struct docker *d, bool (*is_known)(const char *id, voi
         char found[CONTAINER_ID_MAX];
         struct err none = {0};
         if (!of || !cid || !stray || is_known(of, arg) ||
-            (!server && (container_find(d, of, found, &none) == 0 ||
-                         none.code != ERR_NOT_FOUND))) {
+            (!server && (container_find(d, of, found, &none) == 0 || none.code != ERR_NOT_FOUND))) {
             continue;
         }
         if (container_remove(d, cid, e) < 0) {
@@ -269,7 +268,7 @@ int docker_sweep(struct runtime *rt, bool (*is_known)(const char *id, void *arg)
     struct docker *d = docker_of(rt);
     int containers = sweep_containers(d, is_known, arg, e);
     int sidecars = containers < 0 ? -1 : sweep_sidecars(d, is_known, arg, e);
-    int volumes = sidecars < 0 ? -1 : volumes_sweep(d, is_known, arg, e);
+    int volumes = sidecars < 0 ? -1 : named_volumes_sweep(d, is_known, arg, e);
     return volumes < 0 ? -1 : containers + sidecars + volumes;
 }
 
@@ -278,9 +277,9 @@ int docker_sweep(struct runtime *rt, bool (*is_known)(const char *id, void *arg)
 int docker_snapshot(struct runtime *rt, const char *id, const char *snapshot_id, struct err *e)
 {
     static const char *const own[] = {
-        LABEL_ID,        LABEL_EXPIRES,   LABEL_MANUAL, LABEL_OS,      LABEL_ARCH,
-        LABEL_SNAPSHOT,  LABEL_EXECD_PORT, LABEL_HTTP_PORT, LABEL_OSSFS, LABEL_VOLUMES,
-        LABEL_TOKEN,     LABEL_RENEW,     LABEL_SIDECAR, LABEL_SERVER};
+        LABEL_ID,       LABEL_EXPIRES,    LABEL_MANUAL,    LABEL_OS,    LABEL_ARCH,
+        LABEL_SNAPSHOT, LABEL_EXECD_PORT, LABEL_HTTP_PORT, LABEL_OSSFS, LABEL_VOLUMES,
+        LABEL_TOKEN,    LABEL_RENEW,      LABEL_SIDECAR,   LABEL_SERVER};
     struct docker *d = docker_of(rt);
     char cid[CONTAINER_ID_MAX], path[PATH_TEXT_MAX];
     if (container_find(d, id, cid, e) < 0) {
@@ -311,4 +310,16 @@ int docker_snapshot_remove(struct runtime *rt, const char *snapshot_id, struct e
     char path[PATH_TEXT_MAX];
     (void)snprintf(path, sizeof(path), "/images/" SNAPSHOT_REPO ":%s", snapshot_id);
     return engine_run(&docker_of(rt)->engine, "DELETE", path, 404, "image of the snapshot", e);
+}
+
+int docker_snapshot_exists(struct runtime *rt, const char *snapshot_id, struct err *e)
+{
+    char path[PATH_TEXT_MAX];
+    (void)snprintf(path, sizeof(path), "/images/" SNAPSHOT_REPO ":%s/json", snapshot_id);
+    struct engine_call c = {.path = path};
+    cleanup_(engine_answer_done) struct engine_answer a;
+    if (engine_do(&docker_of(rt)->engine, &c, &a, e) < 0) {
+        return -1;
+    }
+    return a.status == 404 ? 0 : engine_check(&a, "image of the snapshot", e) < 0 ? -1 : 1;
 }

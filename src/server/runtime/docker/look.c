@@ -12,8 +12,8 @@
 /* The engine puts eight bytes in front of each piece, unless the container has a terminal. */
 static void unframe(struct str in, struct buf *out)
 {
-    bool framed = in.n >= FRAME_HEAD && (unsigned char)in.p[0] <= 2 && !in.p[1] && !in.p[2] &&
-                  !in.p[3];
+    bool framed =
+        in.n >= FRAME_HEAD && (unsigned char)in.p[0] <= 2 && !in.p[1] && !in.p[2] && !in.p[3];
     if (!framed) {
         (void)buf_add_str(out, in);
         return;

@@ -62,6 +62,6 @@ void ports_give(struct ports *p, uint16_t port)
     }
     size_t i = port - DOCKER_PORT_FIRST;
     (void)pthread_mutex_lock(&p->lock);
-    p->used[i / 8] &= (uint8_t)~(1u << (i % 8));
+    p->used[i / 8] &= (uint8_t) ~(1u << (i % 8));
     (void)pthread_mutex_unlock(&p->lock);
 }

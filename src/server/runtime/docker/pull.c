@@ -13,7 +13,6 @@
 #include "base/must.h"
 #include "server/runtime/docker/docker.h"
 
-
 struct pull {
     const struct runtime_spec *spec;
     struct engine_lines lines;
@@ -52,8 +51,8 @@ static bool is_cancelled(void *arg)
 {
     const struct pull *p = arg;
     bool silent = clock_mono_ms() - p->heard_ms > DOCKER_PULL_SILENCE_MS;
-    return silent || (p->spec->progress &&
-                      !p->spec->progress("waiting", 0, 0, p->spec->progress_arg));
+    return silent ||
+           (p->spec->progress && !p->spec->progress("waiting", 0, 0, p->spec->progress_arg));
 }
 
 /* ---- credentials ---- */
@@ -90,9 +89,8 @@ static bool is_entry_of(const char *key, struct str registry)
 static void auth_from_file(struct str registry, struct buf *out)
 {
     const char *dir = getenv("DOCKER_CONFIG"), *home = getenv("HOME");
-    cleanup_free char *path =
-        dir && *dir ? xasprintf("%s/config.json", dir)
-                    : xasprintf("%s/.docker/config.json", home ? home : "");
+    cleanup_free char *path = dir && *dir ? xasprintf("%s/config.json", dir)
+                                          : xasprintf("%s/.docker/config.json", home ? home : "");
     cleanup_(buf_done) struct buf text = BUF_INIT(DOCKER_CONFIG_MAX);
     struct err ignored = {0};
     if (!registry.p || file_read(AT_FDCWD, path, &text) < 0) {

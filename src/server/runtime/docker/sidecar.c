@@ -69,8 +69,7 @@ static int wait_ready(struct making *m, const struct container *c, struct err *e
 {
     char url[PATH_TEXT_MAX], header[96];
     if (m->d->engine.host) {
-        (void)snprintf(url, sizeof(url), "http://%s:%u/healthz", m->d->engine.host,
-                       m->egress_port);
+        (void)snprintf(url, sizeof(url), "http://%s:%u/healthz", m->d->engine.host, m->egress_port);
     } else {
         (void)snprintf(url, sizeof(url), "http://%s:%d/healthz", c->ip, EGRESS_PORT);
     }
@@ -99,8 +98,7 @@ int sidecar_start(struct making *m, char ret_ip[IP_TEXT_MAX], enum runtime_stage
     cleanup_(engine_answer_done) struct engine_answer a = {0};
     if (container_make(m, name, body, m->d->cfg->egress.image, &pull, m->sidecar, ret_stage, e) <
             0 ||
-        container_start(m, m->sidecar, e) < 0 ||
-        container_inspect(m->d, m->sidecar, &a, e) < 0) {
+        container_start(m, m->sidecar, e) < 0 || container_inspect(m->d, m->sidecar, &a, e) < 0) {
         return err_wrap(e, "egress sidecar");
     }
     struct container c;

@@ -12,13 +12,13 @@
 #define LABEL_VOLUME_OF LABEL_PREFIX "volume-of"
 #define MANAGED "server"
 
-void volumes_init(struct volume_plan *v)
+void named_volumes_init(struct volume_plan *v)
 {
     v->binds = json_array_new();
     v->managed = json_array_new();
 }
 
-void volumes_done(struct volume_plan *v)
+void named_volumes_done(struct volume_plan *v)
 {
     json_free(v->binds);
     json_free(v->managed);
@@ -57,8 +57,8 @@ static void remove_named(struct docker *d, const char *name)
     }
 }
 
-int volume_make(struct docker *d, const char *name, const char *id, struct volume_plan *v,
-                struct err *e)
+int named_volume_make(struct docker *d, const char *name, const char *id, struct volume_plan *v,
+                      struct err *e)
 {
     if (v->n_made == ARRAY_LEN(v->made)) {
         return err_set(e, ERR_LIMIT, "too many volumes");
@@ -71,29 +71,29 @@ int volume_make(struct docker *d, const char *name, const char *id, struct volum
     return 0;
 }
 
-int volumes_prepare(struct docker *d, const struct runtime_spec *spec, struct volume_plan *v,
-                    enum runtime_stage *ret_stage, struct err *e)
+int named_volumes_prepare(struct docker *d, const struct runtime_spec *spec, struct volume_plan *v,
+                          enum runtime_stage *ret_stage, struct err *e)
 {
     *ret_stage = STAGE_PREPARE;
     char name[128];
     if (spec->credential_proxy) {
         (void)snprintf(name, sizeof(name), RUNTIME_VOLUME, spec->id);
         cleanup_free char *bind = xasprintf("%s:" OPT_DIR ":rw", name);
-        if (volume_make(d, name, spec->id, v, e) < 0) {
+        if (named_volume_make(d, name, spec->id, v, e) < 0) {
             return -1;
         }
         json_push(v->binds, json_string_new(str_from(bind)));
     }
     if (spec_is_windows(spec)) {
         (void)snprintf(name, sizeof(name), OEM_VOLUME, spec->id);
-        if (volume_make(d, name, spec->id, v, e) < 0) {
+        if (named_volume_make(d, name, spec->id, v, e) < 0) {
             return -1;
         }
     }
     return 0;
 }
 
-void volumes_undo(struct docker *d, struct volume_plan *v)
+void named_volumes_undo(struct docker *d, struct volume_plan *v)
 {
     for (size_t i = 0; i < v->n_made; i++) {
         remove_named(d, v->made[i]);
@@ -113,7 +113,7 @@ static bool is_managed(struct docker *d, const char *name)
            label_is(json_get(a.json, "Labels"), LABEL_VOLUMES, MANAGED);
 }
 
-void volumes_remove_managed(struct docker *d, const char *label)
+void named_volumes_remove_managed(struct docker *d, const char *label)
 {
     struct err ignored = {0};
     cleanup_(json_free) struct json *names = json_parse(str_from(label), &ignored);
@@ -125,8 +125,8 @@ void volumes_remove_managed(struct docker *d, const char *label)
     }
 }
 
-int volumes_sweep(struct docker *d, bool (*is_known)(const char *id, void *arg), void *arg,
-                  struct err *e)
+int named_volumes_sweep(struct docker *d, bool (*is_known)(const char *id, void *arg), void *arg,
+                        struct err *e)
 {
     struct engine_call c = {.path = "/volumes?filters=%7B%22label%22%3A%5B%22opensandbox.io%2F"
                                     "volume-of%22%5D%7D"};
