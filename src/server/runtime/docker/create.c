@@ -211,6 +211,11 @@ static int settle(struct making *m, struct err *e)
     if (!index_get(m->d, m->spec->id, &c) || c.state == RT_MISSING) {
         return err_set(e, ERR_IO, "the container was removed by somebody else");
     }
+    if (c.state != RT_RUNNING && m->d->rt.on_exit) {
+        const struct runtime_status st = {.state = c.state};
+        m->d->rt.on_exit(m->spec->id, &st,
+                         m->d->rt.on_exit_arg); /* asks once this create is over */
+    }
     return 0;
 }
 

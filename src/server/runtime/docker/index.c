@@ -116,6 +116,19 @@ static int64_t time_of(const struct json *j)
     return s.p && !str_starts(s, STR("0001-")) && rfc3339_parse(s, &us) == 0 ? us : 0;
 }
 
+/* The engine, execd and shells all tell of a signal as 128 + its number. */
+static void exit_by_signal(struct runtime_status *st)
+{
+    if (st->exit != EXIT_CODE || st->exit_code <= 128 || st->exit_code > 128 + 31) {
+        return;
+    }
+    if (!st->detail[0]) {
+        (void)snprintf(st->detail, sizeof(st->detail), "exit code %d", st->exit_code);
+    }
+    st->exit = EXIT_SIGNAL;
+    st->exit_code -= 128;
+}
+
 void status_from_inspect(const struct json *j, struct runtime_status *ret)
 {
     const struct json *st = json_get(j, "State");
@@ -134,6 +147,7 @@ void status_from_inspect(const struct json *j, struct runtime_status *ret)
         ret->exit = EXIT_OOM;
     }
     copy(json_cstr(json_get(st, "Error")), ret->detail, sizeof(ret->detail));
+    exit_by_signal(ret);
 }
 
 /* A list has the exit code only in its sentence: "Exited (7) 2 minutes ago". */
@@ -154,6 +168,7 @@ void status_from_list(const struct json *j, struct runtime_status *ret)
         ret->exit = EXIT_CODE;
         ret->exit_code = (int)code;
     }
+    exit_by_signal(ret);
 }
 
 /* ---- the index ---- */

@@ -93,12 +93,9 @@ static int explain(struct docker *d, const struct container *c, enum err_code co
     return err_set(e, code, "%s%s%.*s", what, text.n ? ": " : "", STR_FMT(text));
 }
 
-/* On the machine's own network anybody may answer on that port: execd itself must have said so. */
+/* execd's own word that it listens. */
 static bool has_spoken(struct docker *d, const struct container *c)
 {
-    if (!c->is_host_net) {
-        return true;
-    }
     cleanup_(buf_done) struct buf words = BUF_INIT(DOCKER_LOGS_MAX);
     struct err ignored = {0};
     return docker_logs(&d->rt, c->id, 50, 0, &words, &ignored) == 0 &&
@@ -112,7 +109,8 @@ int ping_execd(struct docker *d, const struct container *c, struct err *e)
     uint64_t begin = clock_mono_ms(), asked = begin, wait = PING_FIRST_MS;
     uint64_t deadline = begin + (uint64_t)d->dc->start_timeout_seconds * 1000;
     for (;;) {
-        if (ping(url, NULL) == 0 && has_spoken(d, c)) {
+        /* On the machine's own network anybody may answer on that port. */
+        if (ping(url, NULL) == 0 && (!c->is_host_net || has_spoken(d, c))) {
             return 0;
         }
         enum runtime_state state = watch_state(d, c->id, wait);
@@ -120,6 +118,9 @@ int ping_execd(struct docker *d, const struct container *c, struct err *e)
         if (state == RT_RUNNING && now - asked > LOOK_MS) {
             state = ask_state(d, c);
             asked = now;
+        }
+        if (state == RT_EXITED && has_spoken(d, c)) {
+            return 0; /* it came up; its entrypoint was quick */
         }
         if (state == RT_EXITED || state == RT_MISSING) {
             return explain(d, c, ERR_IO, "the sandbox ended before it answered", e);

@@ -5,7 +5,9 @@
 #include <errno.h>
 #include <fcntl.h>
 #include <stdio.h>
+#include <sys/socket.h>
 #include <sys/stat.h>
+#include <sys/un.h>
 #include <unistd.h>
 
 #include "base/cleanup.h"
@@ -107,13 +109,33 @@ static char *keep(struct docker *d, int dir, const char *word, struct str conten
     return xasprintf("%s/docker/%s", d->cfg->server.data_dir, name);
 }
 
-static bool mounts_are_seen(const struct docker *d)
+/* Whoever listens on the socket has this directory under the same name: then so has the engine. In
+ * a container with the engine's socket passed in, this fails. */
+static bool engine_sees(const struct docker *d, const char *dir)
+{
+    struct sockaddr_un a = {.sun_family = AF_UNIX};
+    struct ucred peer = {0};
+    socklen_t len = sizeof(peer);
+    struct stat own, theirs;
+    cleanup_close int fd = socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0);
+    if (fd < 0 ||
+        str_to_cstr(str_from(d->engine.unix_socket), a.sun_path, sizeof(a.sun_path)) < 0 ||
+        connect(fd, (struct sockaddr *)&a, sizeof(a)) < 0 ||
+        getsockopt(fd, SOL_SOCKET, SO_PEERCRED, &peer, &len) < 0 || peer.pid <= 0) {
+        return false;
+    }
+    cleanup_free char *path = xasprintf("/proc/%d/root%s", (int)peer.pid, dir);
+    return stat(dir, &own) == 0 && stat(path, &theirs) == 0 && own.st_dev == theirs.st_dev &&
+           own.st_ino == theirs.st_ino;
+}
+
+static bool mounts_are_seen(const struct docker *d, const char *dir)
 {
     const char *how = d->dc->stage;
     if (strcmp(how, "auto") != 0) {
         return strcmp(how, "mount") == 0;
     }
-    return d->engine.unix_socket && access("/.dockerenv", F_OK) < 0;
+    return d->engine.unix_socket && engine_sees(d, dir);
 }
 
 int stage_open(struct docker *d, struct err *e)
@@ -126,7 +148,7 @@ int stage_open(struct docker *d, struct err *e)
         return err_sys(e, r, "execd is not at '%s' (set docker.execd)", d->dc->execd);
     }
     buf_init(&d->stage.tar, DOCKER_EXECD_MAX + (1u << 20));
-    d->stage.mounts = mounts_are_seen(d);
+    d->stage.mounts = mounts_are_seen(d, path);
     if (!d->stage.mounts) {
         tar_add_dir(&d->stage.tar, "opt/", 0755);
         tar_add_dir(&d->stage.tar, "opt/opensandbox/", 0755);

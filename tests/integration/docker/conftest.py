@@ -1,0 +1,52 @@
+import os
+import sys
+
+import pytest
+
+sys.path.insert(0, os.path.join(os.path.dirname(os.path.abspath(__file__)), "..", "..", "support"))
+
+from dockerbox import Engine, find  # noqa: E402
+from dockerserver import DockerServer  # noqa: E402
+
+
+@pytest.fixture(scope="session")
+def engine():
+    """One engine for the whole run."""
+    if os.geteuid() != 0 or not find("dockerd"):
+        pytest.skip("a Docker engine needs root and the package docker.io")
+    e = Engine()
+    try:
+        e.start()
+        e.load_busybox("host:latest")
+        yield e
+    finally:
+        e.close()
+
+
+@pytest.fixture(scope="session")
+def shared(engine):
+    server = DockerServer(engine, "[renew_intent]\nenabled = true\nmin_interval_seconds = 1\n").start()
+    yield server
+    server.close()
+
+
+@pytest.fixture
+def server(shared):
+    yield shared
+    for sandbox in shared.list():
+        shared.call("DELETE", f"/v1/sandboxes/{sandbox['id']}")
+    shared.assert_clean()
+
+
+@pytest.fixture
+def make(engine):
+    made = []
+
+    def new(config="", start=True, **more):
+        s = DockerServer(engine, config, **more)
+        made.append(s)
+        return s.start() if start else s
+
+    yield new
+    for s in made:
+        s.close()
