@@ -32,8 +32,11 @@ def run(*args, **kw):
 
 
 class Net:
+    made = 0
+
     def __init__(self):
-        self.tag = f"osbv{os.getpid()}"
+        Net.made += 1
+        self.tag = f"osbv{os.getpid()}n{Net.made}"
         self.dir = pathlib.Path(tempfile.mkdtemp(prefix="osb-vault-"))
         self.procs, self.sidecar, self.log = [], None, None
         self.ns = {k: f"{self.tag}{k}" for k in "cgs"}
@@ -111,7 +114,8 @@ class Net:
                  OPENSANDBOX_EGRESS_INSIDE="inside", OPENSANDBOX_EGRESS_MITMPROXY_TRANSPARENT="true",
                  OPENSANDBOX_EGRESS_MITMPROXY_UPSTREAM_TRUST_DIR=str(self.trust),
                  OPENSANDBOX_EGRESS_CA_DIR=str(ca_dir), OPENSANDBOX_EGRESS_RULES_DIR=str(self.dir / "none"),
-                 OPENSANDBOX_EGRESS_DNS_UPSTREAM=GOOD, **(env or {}))
+                 OPENSANDBOX_EGRESS_DNS_UPSTREAM=GOOD)
+        e.update(env or {})
         fds = ()
         if keep_fd is not None:
             e["OPENSANDBOX_EGRESS_VAULT_FD"] = str(keep_fd)
