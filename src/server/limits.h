@@ -21,6 +21,7 @@
 #define API_QUEUE_MAX 4096u      /* API calls waiting for a worker: 503 */
 #define SNAPSHOT_THREADS 2u      /* snapshots taken at once */
 #define SNAPSHOT_QUEUE_MAX 1024u /* and waiting: 503 */
+#define FETCH_THREADS 32u        /* creates that fetch their image at once */
 #define MAINT_THREADS 4u         /* removals by expiry and reconcile at once */
 #define MAINT_QUEUE_MAX 65536u   /* and waiting */
 #define PAGE_SIZE_MAX 200        /* entries of one page */

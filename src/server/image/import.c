@@ -10,6 +10,7 @@
 
 #include "base/cleanup.h"
 #include "base/clock.h"
+#include "base/fault.h"
 #include "base/fd.h"
 #include "base/must.h"
 #include "server/image/archive.h"
@@ -259,6 +260,7 @@ struct image *image_import(struct image_store *s, int fd, const char *name, stru
     im.img->created_us = clock_wall_us();
     store_adding(s, 1);
     int r = rootfs_unpack(fd, im.dir_fd, &st, e);
+    FAULT_POINT("image.import.unpacked");
     if (r == 0) {
         r = import_unpacked(&im, temp, &st, e);
     }
@@ -266,6 +268,7 @@ struct image *image_import(struct image_store *s, int fd, const char *name, stru
         im.img->layers[i].size = image_store_layer_size(s, im.img->layers[i].id);
         im.img->size += im.img->layers[i].size;
     }
+    FAULT_POINT("image.import.layers");
     if (r == 0) {
         r = image_store_record(s, im.img, e);
     }

@@ -38,15 +38,6 @@ struct pull {
     pthread_mutex_t lock;
 };
 
-static bool pull_cancelled(void *arg)
-{
-    struct pull *pl = arg;
-    (void)pthread_mutex_lock(&pl->lock);
-    bool stop = pl->cancelled || pl->failed;
-    (void)pthread_mutex_unlock(&pl->lock);
-    return stop;
-}
-
 static void report(struct pull *pl, const char *layer, const char *what, uint64_t done,
                    uint64_t total)
 {
@@ -63,9 +54,20 @@ static void on_bytes(uint64_t n, void *arg)
     struct pull *pl = arg;
     (void)pthread_mutex_lock(&pl->lock);
     pl->done += n;
-    uint64_t done = pl->done;
+    uint64_t done = pl->done, total = pl->total;
     (void)pthread_mutex_unlock(&pl->lock);
-    report(pl, "", "downloading", done, pl->total);
+    report(pl, "", total ? "downloading" : "resolving", done, total);
+}
+
+/* Asked now and then while a registry is silent: so is whoever wants the image. */
+static bool pull_cancelled(void *arg)
+{
+    struct pull *pl = arg;
+    on_bytes(0, pl);
+    (void)pthread_mutex_lock(&pl->lock);
+    bool stop = pl->cancelled || pl->failed;
+    (void)pthread_mutex_unlock(&pl->lock);
+    return stop;
 }
 
 /* ---- manifest and config ---- */
@@ -244,7 +246,6 @@ static int fetch_layer(struct pull *pl, struct registry *reg, size_t i, struct e
 static bool layer_watch(const char *what, uint64_t done, uint64_t total, void *arg)
 {
     (void)what, (void)done, (void)total;
-    on_bytes(0, arg);
     return !pull_cancelled(arg);
 }
 

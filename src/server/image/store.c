@@ -230,6 +230,16 @@ struct image *image_store_peek(struct image_store *s, const char *name, const ch
     return find(s, name, arch, false, e);
 }
 
+bool image_store_has(struct image_store *s, const char *name)
+{
+    char full[IMAGE_MAX_REF * 2], file[IMAGE_RECORD_FILE_MAX];
+    if (canonical(name, full, sizeof(full), NULL) < 0) {
+        return false;
+    }
+    image_record_file(full, NULL, file);
+    return faccessat(s->refs_fd, file, F_OK, AT_SYMLINK_NOFOLLOW) == 0;
+}
+
 /* ---- layers ---- */
 
 bool image_store_has_layer(struct image_store *s, const char *layer_id)

@@ -72,6 +72,8 @@ struct image *image_store_get(struct image_store *s, const char *name, const cha
 /* The same without counting as a use. */
 struct image *image_store_peek(struct image_store *s, const char *name, const char *arch,
                                struct err *e);
+/* Is there a record of that name? Quick; the layers are not looked at. */
+bool image_store_has(struct image_store *s, const char *name);
 
 /* ---- layers in use ----
  * A pinned layer, and an image with one, stays. Pins are counted and live in memory: whoever needs

@@ -89,7 +89,7 @@ static void fail_problem(struct problem *p, enum runtime_stage stage, const stru
         bool exact; /* whatever the error says of itself */
     } rows[] = {
         [STAGE_PREPARE] = {500, "DOCKER::SANDBOX_START_FAILED", false},
-        [STAGE_IMAGE] = {500, "DOCKER::SANDBOX_IMAGE_PULL_FAILED", false},
+        [STAGE_IMAGE] = {500, "DOCKER::SANDBOX_IMAGE_PULL_FAILED", true},
         [STAGE_START] = {500, "DOCKER::SANDBOX_START_FAILED", false},
         [STAGE_EXECD] = {503, "DOCKER::SANDBOX_EXECD_START_FAILED", false},
         [STAGE_HOST_PATH_DENIED] = {400, "VOLUME::HOST_PATH_NOT_ALLOWED", true},
@@ -259,8 +259,11 @@ static void create_run(void *arg)
 
 static void create_submit(struct create_job *job)
 {
+    struct lifecycle *lc = job->lc;
+    /* Whoever waits for a registry must not stand in the way of those who need none. */
+    bool fetch = lc->rt->ops->must_fetch && lc->rt->ops->must_fetch(lc->rt, &job->sb->plan->spec);
     /* The queue is longer than admission allows, so that this fails only while shutting down. */
-    if (io_pool_submit(job->lc->creates, create_run, job) < 0) {
+    if (io_pool_submit(fetch ? lc->fetches : lc->creates, create_run, job) < 0) {
         create_run(job);
     }
 }

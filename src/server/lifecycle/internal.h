@@ -30,6 +30,7 @@ struct lifecycle {
     struct io_loop *loop;
     struct io_pool *creates;  /* creates only: they may take long */
     struct io_pool *captures; /* snapshots */
+    struct io_pool *fetches;  /* creates that fetch an image first: they may take very long */
     struct io_pool *maint;    /* removals by expiry, exits, renewals, sweeps */
 
     pthread_mutex_t cfg_lock;

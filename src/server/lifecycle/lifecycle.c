@@ -36,6 +36,7 @@ struct lifecycle *lifecycle_new(const struct lifecycle_opts *o)
     lc->creates = io_pool_new("create", n ? (unsigned)n : 4 * cpu_count(),
                               (size_t)o->cfg->limits.create_queue + 65536);
     lc->captures = io_pool_new("capture", SNAPSHOT_THREADS, SNAPSHOT_QUEUE_MAX);
+    lc->fetches = io_pool_new("fetch", FETCH_THREADS, (size_t)o->cfg->limits.create_queue + 65536);
     lc->maint = io_pool_new("maint", MAINT_THREADS, MAINT_QUEUE_MAX);
     lc->pools = pools_new(lc);
     o->rt->on_exit_arg = lc;
@@ -50,6 +51,7 @@ void lifecycle_free(struct lifecycle *lc)
     }
     __atomic_store_n(&lc->stopping, true, __ATOMIC_RELAXED);
     pools_stop(lc->pools);
+    io_pool_free(lc->fetches);
     io_pool_free(lc->creates);
     io_pool_free(lc->captures);
     io_pool_free(lc->maint);

@@ -206,6 +206,8 @@ struct runtime_ops {
      * Returns the number removed, or -1. */
     int (*sweep)(struct runtime *rt, bool (*is_known)(const char *id, void *arg), void *arg,
                  struct err *e);
+    /* Will a create have to fetch something from afar first? NULL: not known, as if not. */
+    bool (*must_fetch)(struct runtime *rt, const struct runtime_spec *spec);
     /* The images it keeps itself; NULL: another program does. */
     struct image_store *(*images)(struct runtime *rt);
     void (*free)(struct runtime *rt); /* sandboxes go on */

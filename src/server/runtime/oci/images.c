@@ -88,6 +88,17 @@ int images_check(const struct oci *o, const struct runtime_spec *spec, struct er
     return image_ref_parse(str_from(spec->image), &ref, e) < 0 ? err_wrap(e, "image.uri") : 0;
 }
 
+bool images_must_fetch(struct runtime *rt, const struct runtime_spec *spec)
+{
+    struct oci *o = oci_of(rt);
+    const char *policy = o->cfg->images.pull_policy;
+    if (spec->snapshot_id || !spec->image || is_builtin(o, spec->image) ||
+        strcmp(policy, "never") == 0) {
+        return false;
+    }
+    return strcmp(policy, "always") == 0 || !image_store_has(o->images, spec->image);
+}
+
 static bool on_progress(const char *layer, const char *what, uint64_t done, uint64_t total,
                         void *arg)
 {

@@ -11,6 +11,8 @@
 int images_open(struct oci *o, struct err *e);
 /* Is it a name that could be an image's? */
 int images_check(const struct oci *o, const struct runtime_spec *spec, struct err *e);
+/* Will images_resolve() ask a registry? */
+bool images_must_fetch(struct runtime *rt, const struct runtime_spec *spec);
 /* The image of a create, pulled if need be and the policy allows it. Found in the store it belongs
  * to the sandbox from here on (sb->image), its layers are pinned until sandbox_drop(). */
 int images_resolve(struct oci *o, const struct runtime_spec *spec, struct sandbox *sb,

@@ -391,6 +391,7 @@ static const struct runtime_ops oci_ops = {
     .adopt = oci_adopt,
     .check = oci_check,
     .sweep = oci_sweep,
+    .must_fetch = images_must_fetch,
     .images = oci_images,
     .free = oci_free,
 };

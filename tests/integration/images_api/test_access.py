@@ -1,0 +1,109 @@
+"""Registries that want credentials, speak TLS, or have a mirror; and when the registry is asked at all."""
+
+import base64
+import json
+import os
+import ssl
+import subprocess
+
+import pytest
+from osbserver import request_body
+from registry import Image, Registry, tar_of
+
+AUTH = {"username": "alice", "password": "pw with space"}
+
+
+def body(image, auth=None, **more):
+    spec = {"uri": image, **({"auth": auth} if auth else {})}
+    return request_body(image=spec, entrypoint=["/bin/sleep", "600"], **more)
+
+
+def basic(auth):
+    return {"Authorization": "Basic " + base64.b64encode(f"{auth['username']}:{auth['password']}".encode()).decode()}
+
+
+@pytest.fixture(scope="module")
+def private(tmp_path_factory, base):
+    """A registry with a password and TLS; its CA file and the name of an image."""
+    d = str(tmp_path_factory.mktemp("private"))
+    cert, key, htpasswd = f"{d}/cert.pem", f"{d}/key.pem", f"{d}/htpasswd"
+    subprocess.run(["openssl", "req", "-x509", "-newkey", "rsa:2048", "-nodes", "-keyout", key, "-out", cert,
+                    "-days", "2", "-subj", "/CN=127.0.0.1", "-addext", "subjectAltName=IP:127.0.0.1"],
+                   check=True, capture_output=True)
+    with open(htpasswd, "w") as f:
+        subprocess.run(["htpasswd", "-Bbn", AUTH["username"], AUTH["password"]], check=True, stdout=f)
+    r = Registry(d, htpasswd=htpasswd, cert=cert, key=key)
+    r.ca = cert
+    r.name = f"{r.host}/t/secret:1"
+    tls = ssl.create_default_context(cafile=cert)
+    Image([base]).push(r.host, "t/secret", "1", headers=basic(AUTH), tls=tls)
+    yield r
+    r.stop()
+
+
+def config(private, **more):
+    lines = ["[images]", f"root = \"{more.pop('root')}\""] if "root" in more else ["[images]"]
+    lines += [f"{k} = {json.dumps(v)}" for k, v in more.items()]
+    return "\n".join(lines) + f"\n[images.ca_files]\n\"{private.host}\" = \"{private.ca}\"\n"
+
+
+def refused(r):
+    return r.status_code == 500 and r.json()["code"] == "DOCKER::SANDBOX_IMAGE_PULL_FAILED"
+
+
+def test_credentials_of_the_request(make, private):
+    server = make(config(private, docker_config=""))
+    r = server.call("POST", "/v1/sandboxes", body(private.name))
+    assert refused(r) and "authentication required" in r.json()["message"], r.text
+    r = server.call("POST", "/v1/sandboxes", body(private.name, {**AUTH, "password": "wrong"}))
+    assert refused(r) and "refused" in r.json()["message"] and "wrong" not in r.text, r.text
+    r = server.call("POST", "/v1/images", {"uri": private.name})
+    assert r.status_code == 403 and r.json()["code"] == "IMAGE::ACCESS_DENIED", r.text
+    r = server.call("POST", "/v1/sandboxes", body(private.name, AUTH))
+    assert r.status_code == 202, r.text
+    assert AUTH["password"] not in json.dumps(server.get(r.json()["id"]))
+    with open(server.log_path) as f:
+        assert AUTH["password"] not in f.read()
+
+
+def test_credentials_of_the_docker_config(make, private, tmp_path):
+    path = tmp_path / "config.json"
+    auth = base64.b64encode(f"{AUTH['username']}:{AUTH['password']}".encode()).decode()
+    path.write_text(json.dumps({"auths": {private.host: {"auth": auth}}}))
+    server = make(config(private, docker_config=str(path)))
+    assert server.call("POST", "/v1/sandboxes", body(private.name)).status_code == 202
+
+
+def test_a_certificate_nobody_vouches_for(make, private):
+    server = make(f'[images]\ndocker_config = ""\n[images.ca_files]\n"{private.host}" = "/etc/ssl/certs/ca-certificates.crt"\n')
+    r = server.call("POST", "/v1/sandboxes", body(private.name, AUTH))
+    assert refused(r) and "certificate" in r.json()["message"].lower(), r.text
+    trusting = make(f'[images]\ndocker_config = ""\nskip_verify = ["{private.host}"]\n')
+    assert trusting.call("POST", "/v1/sandboxes", body(private.name, AUTH)).status_code == 202
+
+
+def test_a_mirror_is_asked_instead(make, registry, base):
+    Image([base]).push(registry.host, "far/away", "1")
+    server = make(f'[images]\ndocker_config = ""\n[images.mirrors]\n"registry.invalid" = "http://{registry.host}"\n')
+    r = server.call("POST", "/v1/sandboxes", body("registry.invalid/far/away:1"))
+    assert r.status_code == 202, r.text
+    assert server.get(r.json()["id"])["image"]["uri"] == "registry.invalid/far/away:1"
+
+
+def test_policies(make, registry, base):
+    name = f"{registry.host}/t/moving:1"
+    Image([base, tar_of([("version", b"one\n")])]).push(registry.host, "t/moving", "1")
+
+    def version(server):
+        id = server.create(image={"uri": name}, entrypoint=["/bin/sleep", "600"])["id"]
+        return server.run(id, "cat /version")[0]
+
+    never = make('[images]\npull_policy = "never"\n')
+    r = never.call("POST", "/v1/sandboxes", body(name))
+    assert refused(r) and "pulling is turned off" in r.json()["message"], r.text
+    assert never.call("POST", "/v1/images", {"uri": name}).status_code == 200  # somebody asked for it
+    assert version(never) == "one"
+    missing, always = make(), make('[images]\npull_policy = "always"\n')
+    assert version(missing) == "one" and version(always) == "one"
+    Image([base, tar_of([("version", b"two\n")])]).push(registry.host, "t/moving", "1")
+    assert version(missing) == "one" and version(always) == "two"
