@@ -5,6 +5,7 @@
 #include "base/log.h"
 #include "base/must.h"
 #include "egress/api.h"
+#include "egress/dns_server.h"
 #include "egress/enforcer.h"
 #include "egress/events.h"
 #include "egress/limits.h"
@@ -59,11 +60,13 @@ static int start(struct egress *g, struct err *e)
     g->events = events_new(g->loop, g->cfg.sandbox_id);
     g->enforcer = enforcer_new(g, e);
     g->policy = g->enforcer ? policy_store_new(g, e) : NULL;
-    if (!g->policy || policy_store_start(g->policy, e) < 0 || parts_start(g, e) < 0) {
+    /* The proxy listens before packets are sent to it, rules are there before anybody is told. */
+    g->dns = g->policy ? dns_server_new(g, e) : NULL;
+    if (!g->dns || policy_store_start(g->policy, e) < 0 || parts_start(g, e) < 0) {
         return -1;
     }
     routes_collect(g);
-    if (enforcer_verify(g->enforcer, e) < 0) {
+    if (enforcer_verify(g->enforcer, e) < 0 || dns_server_check(g->dns, e) < 0) {
         return err_wrap(e, "self-test");
     }
     return api_start(g, e);
@@ -97,6 +100,7 @@ void egress_free(struct egress *g)
             (*p)->stop(g);
         }
     }
+    dns_server_free(g->dns);
     policy_store_free(g->policy);
     enforcer_free(g->enforcer);
     events_free(g->events);

@@ -101,6 +101,7 @@ int enforcer_learn(struct enforcer *f, struct str name, const struct ip *ips, si
     uint32_t timeout_s = learned_timeout_s(ttl_s);
     uint64_t now = io_now_ms(f->g->loop);
     cleanup_(buf_done) struct buf text = BUF_INIT(EGRESS_MAX_SCRIPT);
+    bool made_room = false;
     for (size_t i = 0; i < n; i++) {
         struct ip dropped;
         enum learned_change c = learned_add(&f->learned, &ips[i], name, now,
@@ -108,12 +109,16 @@ int enforcer_learn(struct enforcer *f, struct str name, const struct ip *ips, si
         if (dropped.family) {
             log_warn("an address made room for another", LOG_I("limit", EGRESS_MAX_LEARNED));
             ruleset_forget(&text, &dropped);
+            made_room = true;
         }
         if (c == LEARNED_NEW) {
             ruleset_learn(&text, &ips[i], timeout_s);
         }
     }
-    return !f->g->cfg.nft || !text.len ? 0 : nft_run(f->nft, buf_cstr(&text), e);
+    if (f->g->cfg.nft && text.len && nft_run(f->nft, buf_cstr(&text), e) < 0) {
+        return -1;
+    }
+    return made_room ? 1 : 0;
 }
 
 bool enforcer_knows(const struct enforcer *f, const struct ip *ip, struct str name)

@@ -19,7 +19,8 @@ void enforcer_free(struct enforcer *f);
 /* Replaces all rules in one transaction; addresses learned for names that are still allowed stay,
  * connections that are no longer allowed are cut. On failure the old rules are in force. */
 int enforcer_apply(struct enforcer *f, const struct policy *p, struct err *e);
-/* Addresses out of an answer for `name`; comes before the answer is sent. */
+/* Addresses out of an answer for `name`; comes before the answer is sent. 0; 1 when others had to
+ * make room; -1. */
 int enforcer_learn(struct enforcer *f, struct str name, const struct ip *ips, size_t n,
                    uint32_t ttl_s, struct err *e);
 bool enforcer_knows(const struct enforcer *f, const struct ip *ip, struct str name);

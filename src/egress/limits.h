@@ -19,3 +19,20 @@
 #define EGRESS_LEARN_GRACE_S 60u        /* an address outlives the TTL of its record by so much */
 #define EGRESS_LEARN_MAX_S 360u         /* and at most lives so long */
 #define EGRESS_TTL_MAX_S 300u           /* TTL of answers, so that no client outlives the address */
+#define DNS_MAX_FLIGHTS 256             /* lookups waiting for upstream: SERVFAIL */
+#define DNS_MAX_QUERY 1232              /* bytes of a query: FORMERR */
+#define DNS_UDP_MAX 1232                /* bytes of an answer over UDP, whatever the client takes */
+#define DNS_CACHE_ENTRIES 2048          /* answers kept; the oldest goes */
+#define DNS_CACHE_BYTES (512u << 10)    /* bytes of them */
+#define DNS_CACHE_MAX_ANSWER 4096u      /* bytes of an answer that is kept */
+#define DNS_MAX_CHAIN 16                /* CNAMEs followed in one answer: SERVFAIL */
+#define DNS_MAX_ADDRESSES 64            /* addresses taken from one answer: SERVFAIL */
+#define DNS_MAX_CLIENTS 64              /* TCP connections of the sandbox; more are closed */
+#define DNS_CLIENT_QUERIES 128          /* on one TCP connection */
+#define DNS_CLIENT_IDLE_MS 8000u        /* without a query on a TCP connection */
+#define DNS_BATCH 32                    /* datagrams taken per system call */
+#define DNS_MISS_BURST 500u             /* lookups sent upstream at once: REFUSED */
+#define DNS_MISS_PER_S 100u             /* and per second in the long run */
+#define DNS_BELOW_MAX_LEN 128u          /* bytes in front of a wildcard's name: denied */
+#define DNS_BELOW_MAX_LABELS 10u        /* labels in front of a wildcard's name: denied */
+#define DNS_PROBE_TIMEOUT_MS 2000u      /* of a look whether an upstream answers */

@@ -11,9 +11,11 @@
 #include "base/fd.h"
 #include "base/log.h"
 #include "base/must.h"
+#include "egress/dns_server.h"
 #include "egress/egress.h"
 #include "egress/enforcer.h"
 #include "egress/limits.h"
+#include "egress/resolver.h"
 #include "io/timer.h"
 
 /* What tells that a file has changed. */
@@ -227,6 +229,7 @@ static int ask_parts(struct egress *g, const struct policy *effective, struct er
 
 static void tell_parts(struct egress *g, const struct policy *effective)
 {
+    resolver_set_policy(dns_server_resolver(g->dns), effective);
     for (struct egress_part *const *p = g->parts; *p; p++) {
         if ((*p)->on_policy) {
             (*p)->on_policy(g, effective);
@@ -252,11 +255,12 @@ int policy_store_commit(struct policy_store *s, struct policy *take_user, struct
         }
         return -1;
     }
+    struct policy *old = s->effective;
     policy_free(s->user);
-    policy_free(s->effective);
     s->user = take_ptr(&user);
     s->effective = take_ptr(&next);
     tell_parts(s->g, s->effective);
+    policy_free(old);
     return 0;
 }
 
@@ -290,9 +294,10 @@ static void on_look(struct io_timer *t)
             policy_free(next);
             s->deny.stamp = s->allow.stamp = (struct stamp){0}; /* tried again next time */
         } else {
-            policy_free(s->effective);
+            struct policy *old = s->effective;
             s->effective = next;
             tell_parts(s->g, next);
+            policy_free(old);
             log_info("overlays reloaded", LOG_S("opensandbox.event", "egress.updated"));
         }
     }

@@ -1,0 +1,36 @@
+import os
+import sys
+
+import pytest
+
+sys.path.insert(0, os.path.join(os.path.dirname(__file__), "..", "..", "support"))
+import egressnet  # noqa: E402
+
+
+@pytest.fixture(scope="session", autouse=True)
+def needs_root():
+    if os.geteuid() != 0:
+        pytest.skip("network namespaces need root")
+
+
+@pytest.fixture(scope="module")
+def net():
+    """One network and one sidecar per file; tests set the policy they need."""
+    n = egressnet.Net()
+    n.start({"defaultAction": "deny", "egress": []})
+    yield n
+    n.close()
+
+
+@pytest.fixture
+def fresh():
+    """Networks of one's own, with nothing started."""
+    made = []
+
+    def make(**kw):
+        made.append(egressnet.Net(**kw))
+        return made[-1]
+
+    yield make
+    for n in made:
+        n.close()
