@@ -148,8 +148,13 @@ int create_spec_read(struct cli *x, struct create_spec *ret)
     const char *user = arg_get(&x->args, "image-auth-username");
     const char *password = arg_get(&x->args, "image-auth-password");
     *s = (struct create_spec){0};
-    image = image ? image : x->set.default_image;
-    if (!image) {
+    s->extensions = cli_pairs(x, "extension");
+    bool pooled = false; /* what is not given is as in the template of the pool */
+    for (const struct osb_pair *e = s->extensions; e && e->key; e++) {
+        pooled |= strcmp(e->key, "poolRef") == 0;
+    }
+    image = image || pooled ? image : x->set.default_image;
+    if (!image && !pooled) {
         return cli_fail(x, "No image: give --image, or set defaults.image with `osb config set`.");
     }
     if (!user != !password) {
@@ -157,7 +162,6 @@ int create_spec_read(struct cli *x, struct create_spec *ret)
     }
     s->env = cli_pairs(x, "env");
     s->metadata = cli_pairs(x, "metadata");
-    s->extensions = cli_pairs(x, "extension");
     s->resources = cli_pairs(x, "resource");
     s->entrypoint = arg_list(&x->args, "entrypoint");
     s->opts = (struct osb_create_opts){

@@ -134,8 +134,9 @@ struct osb_create_opts {
     const char *image, *image_user, *image_password;
     const char *snapshot_id;       /* instead of image */
     const char *const *entrypoint; /* NULL: tail -f /dev/null */
-    const struct osb_pair *env, *metadata, *resources,
-        *extensions;         /* each ends with key NULL; resources default cpu=1, memory=2Gi */
+    /* Each ends with key NULL; resources default cpu=1, memory=2Gi. With the extension poolRef an
+     * image need not be given, and what is not is as in the template of the pool. */
+    const struct osb_pair *env, *metadata, *resources, *extensions;
     int64_t timeout_seconds; /* 0: 600; -1: until killed */
     const char *os, *arch;
     const char *egress_default; /* "allow" or "deny": turns the egress policy on */

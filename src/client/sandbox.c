@@ -365,6 +365,17 @@ static void put_policy(struct json_out *o, const struct osb_create_opts *opts)
     json_obj_end(o);
 }
 
+/* Out of a pool: what is not given is as in its template. */
+static bool is_pooled(const struct osb_create_opts *o)
+{
+    for (const struct osb_pair *p = o->extensions; p && p->key; p++) {
+        if (strcmp(p->key, "poolRef") == 0) {
+            return true;
+        }
+    }
+    return false;
+}
+
 static void create_body(const struct osb_create_opts *opts, struct buf *body)
 {
     static const char *const forever[] = {"tail", "-f", "/dev/null", NULL};
@@ -372,13 +383,20 @@ static void create_body(const struct osb_create_opts *opts, struct buf *body)
     struct json_out o;
     json_out_init(&o, body);
     json_obj_begin(&o);
-    put_image(&o, opts);
-    put_strings(&o, "entrypoint", opts->entrypoint ? opts->entrypoint : forever);
+    bool pooled = is_pooled(opts);
+    if (opts->image || opts->snapshot_id) {
+        put_image(&o, opts);
+    }
+    if (opts->entrypoint || !pooled) {
+        put_strings(&o, "entrypoint", opts->entrypoint ? opts->entrypoint : forever);
+    }
     if (opts->timeout_seconds >= 0) {
         json_key(&o, "timeout");
         json_put_int(&o, opts->timeout_seconds ? opts->timeout_seconds : 600);
     }
-    pairs_put(&o, "resourceLimits", opts->resources ? opts->resources : usual);
+    if (opts->resources || !pooled) {
+        pairs_put(&o, "resourceLimits", opts->resources ? opts->resources : usual);
+    }
     pairs_put(&o, "env", opts->env);
     pairs_put(&o, "metadata", opts->metadata);
     pairs_put(&o, "extensions", opts->extensions);
@@ -411,11 +429,7 @@ static void create_body(const struct osb_create_opts *opts, struct buf *body)
 
 static int check_create(const struct osb_create_opts *o, struct osb_error *e)
 {
-    bool pool = false;
-    for (const struct osb_pair *p = o->extensions; p && p->key; p++) {
-        pool = pool || strcmp(p->key, "poolRef") == 0;
-    }
-    if (!pool && (o->image != NULL) == (o->snapshot_id != NULL)) {
+    if (!is_pooled(o) && (o->image != NULL) == (o->snapshot_id != NULL)) {
         return osb_fail(e, OSB_EINVALID, "give either an image or a snapshot");
     }
     if (o->image_password && !o->image_user) {

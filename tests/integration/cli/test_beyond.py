@@ -119,7 +119,7 @@ def test_bash_accepts_its_script(osb):
     assert r.stdout == "create\n"
 
 
-@pytest.mark.parametrize("args", [["snapshot", "get", "no-such"], ["pool", "get", "no-such"], ["fork", "no-such"]])
+@pytest.mark.parametrize("args", [["snapshot", "get", "no-such"], ["fork", "no-such"]])
 def test_what_the_server_refuses_is_passed_on(osb, args):
     r = osb(*args)
     assert r.returncode == 1 and "failed: " in r.stderr and r.stdout == ""

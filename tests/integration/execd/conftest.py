@@ -30,7 +30,8 @@ class Execd:
 
     ends_with = (0, -signal.SIGTERM, -signal.SIGKILL)  # what `launch` accepts in the end
 
-    def __init__(self, log, args=(), env=None, wrap=(), init=None, cwd="/", binary=EXECD, unset=()):
+    def __init__(self, log, args=(), env=None, wrap=(), init=None, cwd="/", binary=EXECD, unset=(),
+                 keep_fds=()):
         self.log_path = str(log)
         ready, write = os.pipe()
         full = {k: v for k, v in os.environ.items()
@@ -38,10 +39,10 @@ class Execd:
         full.update(env or {})
         cmd = [*wrap, binary, *(["init"] if init is not None else []), "--address", "127.0.0.1",
                "--port", "0", "--notify-fd", str(write), *args]
-        if init is not None:
+        if init:
             cmd += ["--", *init]
         with open(self.log_path, "ab") as out:
-            self.proc = subprocess.Popen(cmd, env=full, cwd=cwd, pass_fds=[write], stdout=out,
+            self.proc = subprocess.Popen(cmd, env=full, cwd=cwd, pass_fds=[write, *keep_fds], stdout=out,
                                          stderr=out, stdin=subprocess.DEVNULL)
         os.close(write)
         self.notify = os.fdopen(ready, "rb", buffering=0)
