@@ -9,6 +9,7 @@
 #include "base/log.h"
 #include "base/must.h"
 #include "execd/code/kernelspec.h"
+#include "execd/code/rest.h"
 #include "execd/limits.h"
 #include "execd/reply.h"
 #include "model/code.h"
@@ -61,6 +62,7 @@ struct code_table *code_table_new(struct execd *x)
     list_init(&t->all);
     list_init(&t->spare);
     list_init(&t->ending);
+    list_init(&t->rests);
     t->stop.fn = on_stop;
     list_push_back(&x->stop_hooks, &t->stop.node);
     return t;
@@ -79,6 +81,7 @@ void code_table_free(struct code_table *t)
         }
     }
     kernel_local_ending_free(&t->ending);
+    rest_cancel_all(&t->rests);
     free(t);
 }
 

@@ -33,6 +33,7 @@ struct code_table {
     struct list all, spare;
     size_t n;
     struct list ending;   /* kernels that have been asked to end: kernel_local.c */
+    struct list rests;    /* calls to Jupyter under way: rest.c */
     bool python3_will_do; /* a Jupyter server has no other kernel for Python */
     struct stop_hook stop;
 };

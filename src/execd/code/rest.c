@@ -10,12 +10,14 @@
 #include "base/codec.h"
 #include "base/must.h"
 #include "base/num.h"
+#include "execd/code/context.h"
 #include "execd/limits.h"
 #include "http/h1.h"
 
 #define CALL_TIMEOUT_MS 20000u
 
 struct rest {
+    struct list node; /* in the table, so that none is left at the end */
     struct http_call *call;
     rest_cb *cb;
     void *arg;
@@ -94,6 +96,7 @@ size_t jupyter_server_headers(const struct jupyter_server *s, struct h1_header o
 
 static void rest_free(struct rest *r)
 {
+    list_del(&r->node);
     buf_done(&r->body);
     free(r);
 }
@@ -129,6 +132,7 @@ struct rest *rest_start(struct execd *x, const struct jupyter_server *s, const c
         .on_head = on_head, .on_body = on_body, .on_end = on_end};
     struct rest *r = NEW(struct rest);
     buf_init(&r->body, EXECD_JUPYTER_ANSWER_MAX);
+    list_push_back(&x->code->rests, &r->node);
     r->cb = cb;
     r->arg = arg;
     struct http_target target;
@@ -160,5 +164,12 @@ void rest_cancel(struct rest *r)
     if (r) {
         http_call_cancel(r->call);
         rest_free(r);
+    }
+}
+
+void rest_cancel_all(struct list *rests)
+{
+    while (!list_empty(rests)) {
+        rest_cancel(list_entry(list_first(rests), struct rest, node));
     }
 }

@@ -29,3 +29,4 @@ typedef void rest_cb(int error, int status, const struct json *body, void *arg);
 struct rest *rest_start(struct execd *x, const struct jupyter_server *s, const char *method,
                         const char *path, struct str body, rest_cb *cb, void *arg);
 void rest_cancel(struct rest *r); /* cb is not called; NULL is fine */
+void rest_cancel_all(struct list *rests);
