@@ -99,10 +99,27 @@ static int run_create(struct cli *x)
     return show_one(x, "Snapshot", snake_tree(wire));
 }
 
+/* Like "/snapshots?name=...&sandboxId=...". */
+static char *list_path(struct cli *x)
+{
+    static const char *const keys[][2] = {{"name", "name"}, {"sandbox", "sandboxId"}};
+    struct buf b = BUF_INIT(8192);
+    (void)buf_add_cstr(&b, "/snapshots?pageSize=200");
+    for (size_t i = 0; i < 2; i++) {
+        const char *v = arg_get(&x->args, keys[i][0]);
+        if (v) {
+            (void)buf_printf(&b, "&%s=", keys[i][1]);
+            (void)percent_encode(&b, str_from(v), false);
+        }
+    }
+    return buf_take(&b);
+}
+
 static int run_list(struct cli *x)
 {
+    cleanup_free char *path = list_path(x);
     return show_list(x, "Snapshots", "id,sandbox_id,name,status,created_at",
-                     ask(x, "GET", "/snapshots", NULL, "List snapshots"));
+                     ask(x, "GET", path, NULL, "List snapshots"));
 }
 
 static int run_get(struct cli *x)
@@ -137,56 +154,55 @@ static const struct cli_opt create_opts[] = {
     OPT_OUTPUT("table|json|yaml"),
     {0},
 };
+static const struct cli_opt list_opts[] = {
+    {.name = "name", .type = ARG_TEXT, .help = "Only those of this name."},
+    {.name = "sandbox", .type = ARG_TEXT, .help = "Only those of this sandbox."},
+    OPT_OUTPUT("table|json|yaml"),
+    {0},
+};
 #define LEAF(var, word, text, options, fn, ...)                                                    \
     static const struct cli_cmd var = {                                                            \
         .name = (word), .help = (text), .opts = (options), .args = {__VA_ARGS__}, .run = (fn)}
 LEAF(create, "create", "Keep the state of a sandbox.", create_opts, run_create, "SANDBOX_ID");
-LEAF(list, "list", "List snapshots.", only_output, run_list, NULL);
+LEAF(list, "list", "List snapshots.", list_opts, run_list, NULL);
 LEAF(get, "get", "Show one snapshot.", only_output, run_get, "SNAPSHOT_ID");
 LEAF(delete_cmd, "delete", "Delete snapshots.", only_output, run_delete, "SNAPSHOT_IDS...");
 static const struct cli_cmd *const snapshot_subs[] = {&create, &list, &get, &delete_cmd, NULL};
 const struct cli_cmd cmd_snapshot = {
     .name = "snapshot", .help = "Kept states of sandboxes.", .subs = snapshot_subs};
 
-/* ---- fork: a snapshot, and a sandbox that begins there ---- */
+/* ---- fork ---- */
 
-static char *snapshot_of(struct cli *x, struct osb_sandbox *s)
+static void add_pairs(struct json *body, const char *key, const struct osb_pair *v)
 {
-    struct osb_error e = {0};
-    cleanup_free char *text = osb_snapshot_create(s, NULL, &e);
-    cleanup_(json_free) struct json *wire = text ? json_parse(str_from(text), NULL) : NULL;
-    const char *id = json_cstr(json_get(wire, "id"));
-    cleanup_free char *ready = id ? osb_snapshot_wait(x->client, id, 120000, &e) : NULL;
-    if (!ready) {
-        (void)cli_error(x, &e, "Create snapshot of sandbox %s", osb_sandbox_id(s));
-        return NULL;
+    if (v && v->key) {
+        struct json *m = json_object_new();
+        for (; v->key; v++) {
+            json_set(m, v->key, json_string_new(str_from(v->value)));
+        }
+        json_set(body, key, m);
     }
-    return xstrdup(id);
 }
 
 static int run_fork(struct cli *x)
 {
-    struct osb_error e = {0};
-    cleanup_(osb_sandbox_free) struct osb_sandbox *s = cli_sandbox(x, x->args.pos[0]);
-    cleanup_free char *snapshot = s ? snapshot_of(x, s) : NULL;
-    if (!snapshot) {
+    cleanup_(pairs_free) struct osb_pair *metadata = cli_pairs(x, "metadata");
+    cleanup_(pairs_free) struct osb_pair *env = cli_pairs(x, "env");
+    cleanup_(json_free) struct json *body = json_object_new();
+    cleanup_(buf_done) struct buf text = BUF_INIT(1u << 20);
+    cleanup_free char *path = path_to("/sandboxes/", x->args.pos[0], "/fork");
+    int64_t timeout = arg_seconds(&x->args, "timeout", 0);
+    json_set(body, "count", json_int_new(arg_int(&x->args, "count", 1)));
+    add_pairs(body, "metadata", metadata);
+    add_pairs(body, "env", env);
+    if (timeout > 0) {
+        json_set(body, "timeout", json_int_new(timeout));
+    }
+    if (json_dump(body, &text, 0) < 0) {
         return 1;
     }
-    struct osb_create_opts o = {.snapshot_id = snapshot,
-                                .timeout_seconds = arg_seconds(&x->args, "timeout", 0)};
-    int r = 0;
-    for (int64_t i = arg_int(&x->args, "count", 1); i > 0 && r == 0; i--) {
-        cleanup_(osb_sandbox_free) struct osb_sandbox *child = osb_create(x->client, &o, &e);
-        if (!child) {
-            r = cli_error(x, &e, "Create sandbox");
-        } else {
-            cleanup_(json_free) struct json *j =
-                jobject("id", osb_sandbox_id(child), "forked_from", x->args.pos[0], "snapshot_id",
-                        snapshot, NULL);
-            out_panel(&x->out, "Sandbox Forked", j);
-        }
-    }
-    return r;
+    return show_list(x, "Sandboxes", "id,status,created_at,expires_at",
+                     ask(x, "POST", path, buf_cstr(&text), "Fork sandbox"));
 }
 
 static const struct cli_opt fork_opts[] = {
@@ -194,10 +210,23 @@ static const struct cli_opt fork_opts[] = {
      .letter = 'n',
      .type = ARG_INT,
      .min = 1,
-     .max = 1000,
+     .max = 100,
      .fallback = "1",
      .help = "How many."},
-    {.name = "timeout", .letter = 't', .type = ARG_DURATION, .help = "Time to live."},
+    {.name = "timeout",
+     .letter = 't',
+     .type = ARG_DURATION,
+     .help = "Time to live; the source's unless given."},
+    {.name = "metadata",
+     .letter = 'm',
+     .type = ARG_PAIR,
+     .many = true,
+     .help = "Metadata to add; repeatable."},
+    {.name = "env",
+     .letter = 'e',
+     .type = ARG_PAIR,
+     .many = true,
+     .help = "Environment to add; repeatable."},
     OPT_OUTPUT("table|json|yaml"),
     {0},
 };

@@ -234,6 +234,34 @@ static const struct json_field snapshot_request_fields[] = {
 const struct json_table snapshot_request_table = {
     "CreateSnapshotRequest", sizeof(struct snapshot_request), snapshot_request_fields};
 
+static const struct json_field fork_variant_fields[] = {
+    JSON_FIELD(struct fork_variant, metadata, "metadata", JSON_F_STR_MAP),
+    JSON_FIELD(struct fork_variant, env, "env", JSON_F_STR_MAP),
+    {0},
+};
+static const struct json_table fork_variant_table = {"ForkVariant", sizeof(struct fork_variant),
+                                                     fork_variant_fields};
+
+static const struct json_field fork_request_fields[] = {
+    JSON_FIELD(struct fork_request, count, "count", JSON_F_INT, .min = 1, .max = FORK_COUNT_MAX,
+               .lenient = true),
+    JSON_FIELD(struct fork_request, metadata, "metadata", JSON_F_STR_MAP),
+    JSON_FIELD(struct fork_request, env, "env", JSON_F_STR_MAP),
+    JSON_FIELD(struct fork_request, timeout, "timeout", JSON_F_INT, .min = 60, .lenient = true),
+    JSON_FIELD(struct fork_request, sandboxes, "sandboxes", JSON_F_OBJ_LIST,
+               .sub = &fork_variant_table),
+    {0},
+};
+const struct json_table fork_request_table = {"ForkSandboxRequest", sizeof(struct fork_request),
+                                              fork_request_fields};
+
+static const struct json_field fork_view_fields[] = {
+    JSON_FIELD(struct fork_view, items, "items", JSON_F_OBJ_LIST, .sub = &sandbox_created_table),
+    {0},
+};
+const struct json_table fork_view_table = {"ForkSandboxResponse", sizeof(struct fork_view),
+                                           fork_view_fields};
+
 static const struct json_field renew_request_fields[] = {
     JSON_FIELD(struct renew_request, expires_at, "expiresAt", JSON_F_TIME, .alias = "expires_at",
                .required = true, .lenient = true),

@@ -110,6 +110,7 @@ struct sandbox_list {
     struct pagination *pagination;
 };
 
+#define FORK_COUNT_MAX 100    /* limit: sandboxes of one fork */
 #define SNAPSHOT_NAME_MAX 256 /* limit: characters of a snapshot's name */
 
 struct snapshot_view {
@@ -125,6 +126,22 @@ struct snapshot_list {
 
 struct snapshot_request {
     const char *name;
+};
+
+struct fork_variant { /* what one sandbox of a fork has of its own */
+    struct str_map metadata;
+    struct str_map env;
+};
+
+struct fork_request {
+    struct opt_int count;
+    struct str_map metadata, env;
+    struct opt_int timeout;
+    struct obj_list sandboxes; /* struct fork_variant */
+};
+
+struct fork_view {
+    struct obj_list items; /* struct sandbox_created */
 };
 
 struct renew_request {
@@ -147,6 +164,8 @@ extern const struct json_table sandbox_status_table;
 extern const struct json_table sandbox_created_table;
 extern const struct json_table sandbox_view_table;
 extern const struct json_table sandbox_list_table;
+extern const struct json_table fork_request_table;
+extern const struct json_table fork_view_table;
 extern const struct json_table snapshot_view_table;
 extern const struct json_table snapshot_list_table;
 extern const struct json_table snapshot_request_table;

@@ -126,3 +126,28 @@ def test_restore(make, point):
     s.delete(again)
     s.assert_clean()
     assert layers(s) == []
+
+
+# ---- forks ----
+
+@pytest.mark.parametrize("point", points("server.fork.") + ["oci.snapshot.copied", "server.create.recorded",
+                                                            "oci.create.after_spawn", "server.create.running"])
+def test_fork(make, point):
+    """All of them or none, and the source never notices."""
+    s = make()
+    id = s.create()["id"]
+    s.run(id, "echo kept > /root/x")
+    crash(s, point, lambda: s.call("POST", f"/v1/sandboxes/{id}/fork", {"count": 4}), n=3 if ".create." in point else 1)
+    want = 4 if point == "server.fork.done" else 0
+    wait_for("what was interrupted", lambda: len(s.list()) == want + 1)
+    settle(s)
+    assert s.run(id, "cat /root/x")[0] == "kept"
+    assert s.ok("GET", "/v1/snapshots")["items"] == []
+    for x in s.list():
+        assert s.run(x["id"], "cat /root/x")[0] == "kept"
+    assert len(s.ok("POST", f"/v1/sandboxes/{id}/fork", {"count": 2})["items"]) == 2
+    for x in s.list():
+        s.delete(x["id"])
+    s.assert_clean()
+    wait_for("the layers going", lambda: layers(s) == [])
+    assert unfinished(s) == []

@@ -62,6 +62,7 @@ void route_diag_logs(struct http_req *req, struct http_reply *r);
 void route_diag_events(struct http_req *req, struct http_reply *r);
 void route_diag_inspect(struct http_req *req, struct http_reply *r);
 void route_diag_summary(struct http_req *req, struct http_reply *r);
+void route_sandbox_fork(struct http_req *req, struct http_reply *r);
 void route_snapshot_create(struct http_req *req, struct http_reply *r);
 void route_snapshot_list(struct http_req *req, struct http_reply *r);
 void route_snapshot_delete(struct http_req *req, struct http_reply *r);

@@ -42,6 +42,7 @@ const struct http_route api_routes[] = {
     WORK("POST", "/sandboxes/{id}/renew-expiration", route_sandbox_renew),
     STREAM("GET", "/sandboxes/{id}/endpoints/{port}", route_endpoint_get),
     WORK("POST", "/sandboxes/{id}/snapshots", route_snapshot_create),
+    WORK("POST", "/sandboxes/{id}/fork", route_sandbox_fork),
     WORK("GET", "/snapshots", route_snapshot_list),
     WORK("GET", "/snapshots/{id}", route_snapshot_get),
     WORK("DELETE", "/snapshots/{id}", route_snapshot_delete),

@@ -1,4 +1,4 @@
-/* Snapshots. */
+/* Snapshots and forks. */
 
 #include "base/cleanup.h"
 #include "server/api/api.h"
@@ -52,6 +52,32 @@ void route_snapshot_create(struct http_req *req, struct http_reply *r)
     http_reply_header(r, STR("Location"),
                       str_from(arena_printf(http_req_arena(req), "/v1/snapshots/%s", s.id)));
     reply_view(r, 202, &snapshot_view_table, &v);
+}
+
+void route_sandbox_fork(struct http_req *req, struct http_reply *r)
+{
+    cleanup_(problem_done) struct problem p = {0};
+    cleanup_(json_free) struct json *body = NULL;
+    struct arena *a = http_req_arena(req);
+    struct caller c = api_caller(req);
+    struct lifecycle *lc = app_of(req)->lc;
+    struct sandbox **made = NULL;
+    size_t n = 0;
+    bool has_body = str_trim(http_req_body(req)).n > 0;
+    if ((has_body && body_json(req, http_req_body(req), &body, &p) < 0) ||
+        lifecycle_fork(lc, &c, http_req_param(req, "id"), body, a, &made, &n, &p) < 0) {
+        reply_problem(r, &p);
+        return;
+    }
+    struct sandbox_created *v = arena_array(a, n, sizeof(*v));
+    for (size_t i = 0; i < n; i++) {
+        registry_read(lifecycle_registry(lc));
+        sandbox_to_created(made[i], a, &v[i]);
+        registry_unlock(lifecycle_registry(lc));
+        sandbox_unref(made[i]);
+    }
+    struct fork_view view = {.items = {v, n, true}};
+    reply_view(r, 202, &fork_view_table, &view);
 }
 
 /* ---- list ---- */

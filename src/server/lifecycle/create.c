@@ -466,7 +466,8 @@ int lifecycle_create(struct lifecycle *lc, const struct caller *c, struct create
     if (plan->pool_ref && pool_complete(lc, c, &plan, p) < 0) {
         return -1;
     }
-    if (plan->snapshot_id && snapshot_restorable(lc, c, plan->snapshot_id, p) < 0) {
+    if (plan->snapshot_id && !plan->is_fork &&
+        snapshot_restorable(lc, c, plan->snapshot_id, p) < 0) {
         return -1;
     }
     char id[UUID_LEN + 1];

@@ -121,6 +121,19 @@ void remove_async(struct lifecycle *lc, struct sandbox *sb); /* expired, or a re
 int snapshot_restorable(struct lifecycle *lc, const struct caller *c, const char *id,
                         struct problem *p);
 void snapshot_recover(struct lifecycle *lc);
+/* For forks: the parts of a snapshot, in order. */
+#define SNAPSHOT_FORK "snapshot_fork" /* reason of one that lives as long as its fork takes */
+int snapshot_check_source(struct lifecycle *lc, struct sandbox *sb, struct problem *p);
+int snapshot_record(struct lifecycle *lc, const struct caller *c, struct sandbox *sb,
+                    const char *name, const char *reason, struct arena *a,
+                    struct store_snapshot *ret, struct problem *p);
+int snapshot_capture(struct lifecycle *lc, struct sandbox *sb, const char *id, struct err *e);
+/* What it holds and then its row. On failure the row stays, to be tried again. */
+int snapshot_erase(struct lifecycle *lc, const char *id, struct err *e);
+
+/* ---- fork.c ---- */
+/* Whatever was made from this snapshot goes, with the first tick of the timers. */
+void fork_undo(struct lifecycle *lc, const char *snapshot_id);
 
 /* ---- reconcile.c ---- */
 void reconcile_exit_cb(const char *id, const struct runtime_status *st, void *arg);

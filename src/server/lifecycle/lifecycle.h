@@ -99,6 +99,12 @@ int lifecycle_snapshot_get(struct lifecycle *lc, const struct caller *c, struct 
 int lifecycle_snapshot_delete(struct lifecycle *lc, const struct caller *c, struct str id,
                               struct problem *p);
 
+/* `count` sandboxes that begin where the running one is now, all of them or none. The references
+ * are in the arena's array; the caller gives each back. */
+int lifecycle_fork(struct lifecycle *lc, const struct caller *c, struct str id,
+                   const struct json *request, struct arena *a, struct sandbox ***ret,
+                   size_t *ret_n, struct problem *p);
+
 /* ---- pools (lifecycle/pool.h) ---- */
 struct pool_request;
 struct pool_view;

@@ -20,6 +20,7 @@ struct create_plan {
     int64_t timeout_s;      /* 0: never expires */
     int64_t renew_extend_s; /* 0: no renewal on access */
     bool had_auth;
+    bool is_fork;                /* its snapshot is the fork's own */
     const char *pool_ref;        /* extensions.poolRef: this plan is only half of one, see pool.h */
     const char *pool;            /* the pool it was completed from, or NULL */
     bool warm;                   /* its sandbox waits in that pool already */

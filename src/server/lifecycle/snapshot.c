@@ -50,7 +50,7 @@ static bool move(struct lifecycle *lc, const char *id, const char *from, const c
 }
 
 /* What it holds and then its row. On failure it stays Deleting, to be tried again. */
-static int erase(struct lifecycle *lc, const char *id, struct err *e)
+int snapshot_erase(struct lifecycle *lc, const char *id, struct err *e)
 {
     if (lc->rt->ops->snapshot_remove && lc->rt->ops->snapshot_remove(lc->rt, id, e) < 0) {
         return -1;
@@ -67,7 +67,7 @@ struct capture_job {
     char id[UUID_LEN + 1];
 };
 
-static int run_capture(struct lifecycle *lc, struct sandbox *sb, const char *id, struct err *e)
+int snapshot_capture(struct lifecycle *lc, struct sandbox *sb, const char *id, struct err *e)
 {
     if (op_begin(lc, sb, OP_SNAPSHOT, OP_WAIT_MS) < 0) {
         return err_set(e, ERR_TIMEOUT, "sandbox %s is %s", sb->id, sandbox_op_name(sb->op));
@@ -101,7 +101,7 @@ static void capture_run(void *arg)
 {
     struct capture_job *job = arg;
     struct err e = {0};
-    int r = run_capture(job->lc, job->sb, job->id, &e);
+    int r = snapshot_capture(job->lc, job->sb, job->id, &e);
     FAULT_POINT("server.snapshot.captured");
     settle(job->lc, job->id, r, &e);
     sandbox_unref(job->sb);
@@ -110,7 +110,7 @@ static void capture_run(void *arg)
 
 /* ---- requests ---- */
 
-static int check_source(struct lifecycle *lc, struct sandbox *sb, struct problem *p)
+int snapshot_check_source(struct lifecycle *lc, struct sandbox *sb, struct problem *p)
 {
     registry_read(&lc->reg);
     enum sandbox_state state = sb->state;
@@ -127,8 +127,9 @@ static int check_source(struct lifecycle *lc, struct sandbox *sb, struct problem
     return 0;
 }
 
-static int record(struct lifecycle *lc, const struct caller *c, struct sandbox *sb,
-                  const char *name, struct arena *a, struct store_snapshot *ret, struct problem *p)
+int snapshot_record(struct lifecycle *lc, const struct caller *c, struct sandbox *sb,
+                    const char *name, const char *reason, struct arena *a,
+                    struct store_snapshot *ret, struct problem *p)
 {
     char id[UUID_LEN + 1];
     struct err e = {0};
@@ -141,7 +142,7 @@ static int record(struct lifecycle *lc, const struct caller *c, struct sandbox *
         .name = name,
         .spec = NOTHING,
         .state = CREATING,
-        .reason = "snapshot_accepted",
+        .reason = reason,
         .message = "",
         .created_us = now,
         .transition_us = now,
@@ -160,7 +161,8 @@ int lifecycle_snapshot(struct lifecycle *lc, const struct caller *c, struct str 
                        struct problem *p)
 {
     cleanup_(sandbox_unref) struct sandbox *sb = lifecycle_get(lc, c, id, p);
-    if (!sb || check_source(lc, sb, p) < 0 || record(lc, c, sb, name, a, ret, p) < 0) {
+    if (!sb || snapshot_check_source(lc, sb, p) < 0 ||
+        snapshot_record(lc, c, sb, name, "snapshot_accepted", a, ret, p) < 0) {
         return -1;
     }
     struct capture_job *job = NEW(struct capture_job);
@@ -207,7 +209,7 @@ int lifecycle_snapshot_delete(struct lifecycle *lc, const struct caller *c, stru
                            row.state);
     }
     FAULT_POINT("server.snapshot.deleting");
-    if (erase(lc, row.id, &e) < 0) {
+    if (snapshot_erase(lc, row.id, &e) < 0) {
         log_error("cannot delete a snapshot", LOG_S("id", row.id), LOG_ERR(&e));
         return problem_err(p, 500, CODE_GENERAL, &e);
     }
@@ -239,8 +241,12 @@ int snapshot_restorable(struct lifecycle *lc, const struct caller *c, const char
 static void recover_one(struct lifecycle *lc, const struct store_snapshot *row)
 {
     struct err e = {0};
-    if (strcmp(row->state, DELETING) == 0) {
-        if (erase(lc, row->id, &e) < 0) {
+    bool is_fork = strcmp(row->reason, SNAPSHOT_FORK) == 0;
+    if (is_fork) {
+        fork_undo(lc, row->id);
+    }
+    if (is_fork || strcmp(row->state, DELETING) == 0) {
+        if (snapshot_erase(lc, row->id, &e) < 0) {
             log_warn("a snapshot is still there", LOG_S("id", row->id), LOG_ERR(&e));
         }
         return;

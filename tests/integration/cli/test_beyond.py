@@ -1,5 +1,6 @@
 """osb cp, port-forward, logs, top, doctor, server, completion, and what the server may refuse."""
 
+import json
 import os
 import re
 import signal
@@ -123,6 +124,23 @@ def test_bash_accepts_its_script(osb):
 def test_what_the_server_refuses_is_passed_on(osb, args):
     r = osb(*args)
     assert r.returncode == 1 and "failed: " in r.stderr and r.stdout == ""
+
+
+def test_snapshot_restore_and_fork(osb, box):
+    osb.ok("exec", box, "--", "sh", "-c", "echo state > /root/x")
+    snap = json.loads(osb.ok("snapshot", "create", box, "--name", "before", "-o", "json"))
+    assert snap["status"]["state"] == "Ready" and snap["name"] == "before" and snap["sandbox_id"] == box
+    assert snap["id"] in osb.ok("snapshot", "list", "--name", "before")
+    assert snap["id"] not in osb.ok("snapshot", "list", "--name", "after")
+    assert json.loads(osb.ok("snapshot", "get", snap["id"], "-o", "json"))["id"] == snap["id"]
+    made = json.loads(osb.ok("fork", box, "-n", "3", "-m", "who=fork", "-e", "WHO=me", "-t", "5m", "-o", "json"))["items"]
+    assert len(made) == 3
+    for one in made:
+        assert one["metadata"]["who"] == "fork" and one["expires_at"]
+        assert osb.ok("exec", one["id"], "--", "sh", "-c", "cat /root/x; echo $WHO").split() == ["state", "me"]
+        osb.ok("sandbox", "kill", one["id"])
+    osb.ok("snapshot", "delete", snap["id"])
+    assert osb("snapshot", "get", snap["id"]).returncode == 1
 
 
 def test_egress_without_a_policy_is_an_error_not_a_crash(osb, box):

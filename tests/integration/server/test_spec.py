@@ -96,6 +96,12 @@ def test_answers_fit(server):
     call("GET", snapshot, "/snapshots/{snapshotId}")
     call("GET", "/v1/snapshots?state=Ready&name=n", "/snapshots")
     call("DELETE", snapshot, "/snapshots/{snapshotId}")
+    r = call("POST", base + "/fork", one + "/fork", {"count": 2, "timeout": 60, "sandboxes": [{"metadata": {"a": "c"}}]})
+    for made in r.json()["items"]:
+        server.delete(made["id"])
+    call("POST", base + "/fork", one + "/fork", {"count": 0})
+    call("POST", base + "/fork", one + "/fork", {"metadata": {"a": " "}})
+    call("POST", "/v1/sandboxes/x/fork", one + "/fork")
     call("GET", "/v1/snapshots", "/snapshots")
     call("GET", "/v1/snapshots/x", "/snapshots/{snapshotId}")
     call("DELETE", "/v1/snapshots/x", "/snapshots/{snapshotId}")
