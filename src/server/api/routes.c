@@ -45,6 +45,8 @@ const struct http_route api_routes[] = {
     WORK("POST", "/sandboxes/{id}/fork", route_sandbox_fork),
     WORK("GET", "/snapshots", route_snapshot_list),
     WORK("GET", "/snapshots/{id}", route_snapshot_get),
+    WORK("GET", "/snapshots/{id}/export", route_image_export),
+    WORK("POST", "/snapshots/{id}/push", route_image_push),
     WORK("DELETE", "/snapshots/{id}", route_snapshot_delete),
     WORK("GET", "/sandboxes/{id}/diagnostics/logs", route_diag_logs),
     WORK("GET", "/sandboxes/{id}/diagnostics/events", route_diag_events),

@@ -191,17 +191,41 @@ void route_image_list(struct http_req *req, struct http_reply *r)
 }
 
 /* The image of the path, or NULL after an answer. */
+/* /images/{image}, or the image that a snapshot is: those belong to the snapshot's owner. */
+static const char *name_of(struct http_req *req, struct problem *p)
+{
+    struct arena *a = http_req_arena(req);
+    struct str name = http_req_param(req, "image"), prefix = STR(IMAGE_SNAPSHOT_PREFIX);
+    struct str id = name.p ? STR_NULL : http_req_param(req, "id");
+    if (name.p && str_starts(name, prefix)) {
+        id = str_sub(name, prefix.n, name.n);
+    }
+    if (!id.p) {
+        return arena_str(a, name);
+    }
+    struct caller c = api_caller(req);
+    struct store_snapshot row;
+    if (lifecycle_snapshot_get(app_of(req)->lc, &c, id, a, &row, p) < 0) {
+        return NULL;
+    }
+    if (strcmp(row.state, "Ready") != 0) {
+        (void)problem_set(p, 409, "SNAPSHOT::NOT_READY", "snapshot %s is %s", row.id, row.state);
+        return NULL;
+    }
+    return arena_printf(a, IMAGE_SNAPSHOT_PREFIX "%s", row.id);
+}
+
 static struct image *image_of(struct http_req *req, struct http_reply *r, struct image_store **ret)
 {
     cleanup_(problem_done) struct problem p = {0};
     struct err e = {0};
-    struct str name = http_req_param(req, "image");
     struct image *img = NULL;
     *ret = images_of(app_of(req), &p);
-    if (*ret) {
-        img = image_store_peek(*ret, name.p ? name.p : "", NULL, &e);
+    const char *name = *ret ? name_of(req, &p) : NULL;
+    if (name) {
+        img = image_store_peek(*ret, name, NULL, &e);
     }
-    if (*ret && !img) {
+    if (name && !img) {
         (void)image_problem(&p, CODE_FAILED, &e);
     }
     if (!img) {

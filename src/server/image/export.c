@@ -96,9 +96,15 @@ static void pack_config(struct pack *p, const struct image *img)
         json_key(&o, "WorkingDir");
         json_put_cstr(&o, img->working_dir);
     }
-    if (img->labels) {
+    if (img->labels || img->base) {
+        /* What is below the layers and cannot go along is named: whoever imports it has its own. */
+        cleanup_(json_free) struct json *labels =
+            img->labels ? json_clone(img->labels) : json_object_new();
+        if (img->base) {
+            json_set(labels, IMAGE_BASE_LABEL, json_string_new(str_from(img->base)));
+        }
         json_key(&o, "Labels");
-        json_put_tree(&o, img->labels);
+        json_put_tree(&o, labels);
     }
     json_obj_end(&o);
     json_key(&o, "rootfs");

@@ -58,6 +58,9 @@ struct image_list {
 int image_list_read(struct image_store *s, struct image_list *ret, struct err *e);
 void image_list_done(struct image_list *l);
 
+/* Label of an exported image whose lowest part is not in it: see `base` of struct image. */
+#define IMAGE_BASE_LABEL "io.opensandbox.base"
+
 /* The record of an image as JSON, both ways. */
 struct json *image_to_json(const struct image *img);
 struct image *image_from_json(const struct json *j, struct err *e);

@@ -139,5 +139,9 @@ int image_apply_config(struct image *img, const struct json *config, struct err 
     img->working_dir = dup_string(json_get(c, "WorkingDir"));
     struct json *labels = json_get(c, "Labels");
     img->labels = json_is_object(labels) ? json_clone(labels) : NULL;
+    if (json_get(img->labels, IMAGE_BASE_LABEL)) {
+        img->base = dup_string(json_get(img->labels, IMAGE_BASE_LABEL));
+        json_del(img->labels, IMAGE_BASE_LABEL);
+    }
     return 0;
 }
