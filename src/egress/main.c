@@ -6,6 +6,7 @@
 #include "base/cleanup.h"
 #include "base/log.h"
 #include "egress/egress.h"
+#include "egress/guard.h"
 #include "egress/intercept/intercept.h"
 #include "egress/vault/api.h"
 
@@ -15,7 +16,7 @@ struct egress_part *const egress_parts[] = {
     NULL,
 };
 
-static const char usage[] = "usage: opensandbox-egress [--version | --help]\n"
+static const char usage[] = "usage: opensandbox-egress [--supervise | --version | --help]\n"
                             "\n"
                             "Everything else is told by the environment: see opensandbox-egress(8)"
                             ".\n";
@@ -79,6 +80,10 @@ int main(int argc, char **argv)
     if (argc == 2 && strcmp(argv[1], "--version") == 0) {
         (void)printf("opensandbox-egress %s\n", OSB_VERSION);
         return 0;
+    }
+    if (argc == 2 && strcmp(argv[1], "--supervise") == 0) {
+        log_init(LOG_INFO, LOG_JSON, log_place());
+        return guard_run();
     }
     if (argc > 1) {
         bool help = strcmp(argv[1], "--help") == 0;

@@ -3,6 +3,7 @@
 import ctypes
 import os
 import signal
+import time
 
 import pytest
 import vaultnet
@@ -137,5 +138,46 @@ def test_gate_without_interception(net):
         n.stop()
         n.start(env={"OPENSANDBOX_EGRESS_MITMPROXY_SSL_INSECURE": "1"})
         assert create(n)[0] == 412
+    finally:
+        n.close()
+
+
+def worker_of(pid):
+    return int(open(f"/proc/{pid}/task/{pid}/children").read().split()[0])
+
+
+def test_supervised():
+    """The sidecar's own guard restarts it with vault and authority."""
+    n = vaultnet.Net()
+    try:
+        n.start(args=["--supervise"])
+        create(n)
+        before, first = n.ca.read_text(), worker_of(n.sidecar.pid)
+        os.kill(first, signal.SIGKILL)
+        deadline = time.monotonic() + 60
+        while True:
+            try:
+                if worker_of(n.sidecar.pid) != first and n.api("GET", "/credential-vault")[0] == 200:
+                    break
+            except (OSError, IndexError):
+                pass
+            assert time.monotonic() < deadline, n.read_log()
+            time.sleep(0.05)
+        assert n.ca.read_text() == before
+        assert headers_of(n.curl("https://api.example.com/"), "authorization") == ["Bearer v-1"]
+        assert "the sidecar died" in n.read_log()
+        worker = worker_of(n.sidecar.pid)
+        assert n.stop() == 0
+        assert not os.path.exists(f"/proc/{worker}")
+    finally:
+        n.close()
+
+
+def test_supervisor_reports_a_broken_configuration():
+    n = vaultnet.Net()
+    try:
+        with pytest.raises(RuntimeError, match="does not start"):
+            n.start(args=["--supervise"], env={"OPENSANDBOX_EGRESS_MITMPROXY_PORT": "-1"})
+        assert n.sidecar.wait(timeout=60) == 1
     finally:
         n.close()
