@@ -14,6 +14,7 @@ OPENSANDBOX_DIR=${OPENSANDBOX_DIR:-/opt/opensandbox}
 EXECD="${EXECD:=$OPENSANDBOX_DIR/execd}"
 OPENSANDBOX_CA=$OPENSANDBOX_DIR/mitmproxy-ca-cert.pem
 OPENSANDBOX_MERGED_CA=$OPENSANDBOX_DIR/merged-ca-certificates.pem
+OPENSANDBOX_JAVA_CA=$OPENSANDBOX_DIR/java-cacerts
 CA_WAIT_SECONDS=${OPENSANDBOX_CA_WAIT_SECONDS:-300}
 
 say() {
@@ -88,6 +89,37 @@ import_nss_ca() {
         say "the certificate could not be added to $db"
 }
 
+# Java has a store of its own, in a format of its own. The image's is copied, not changed; where the
+# system's tool has put the certificate into it already this does no harm.
+import_java_ca() {
+    command -v keytool >/dev/null 2>&1 || return 0
+    java_home=${JAVA_HOME:-}
+    [ -n "$java_home" ] || {
+        java_bin=$(readlink -f "$(command -v java 2>/dev/null || command -v keytool)")
+        java_home=${java_bin%/bin/*}
+    }
+    for store in "$java_home/lib/security/cacerts" "$java_home/jre/lib/security/cacerts" /etc/ssl/certs/java/cacerts; do
+        [ -r "$store" ] && break
+    done
+    rm -f "$OPENSANDBOX_JAVA_CA"
+    { [ ! -r "$store" ] || cp "$store" "$OPENSANDBOX_JAVA_CA"; } 2>/dev/null && chmod u+w "$OPENSANDBOX_JAVA_CA" 2>/dev/null
+    keytool -importcert -noprompt -trustcacerts -alias opensandbox-egress -storepass changeit \
+        -keystore "$OPENSANDBOX_JAVA_CA" -file "$OPENSANDBOX_CA" >/dev/null 2>&1 || {
+        rm -f "$OPENSANDBOX_JAVA_CA"
+        say "the certificate could not be added to Java's store"
+        return 0
+    }
+    chmod 644 "$OPENSANDBOX_JAVA_CA"
+    trust_var JAVA_TOOL_OPTIONS "${JAVA_TOOL_OPTIONS:+$JAVA_TOOL_OPTIONS }-Djavax.net.ssl.trustStore=$OPENSANDBOX_JAVA_CA"
+}
+
+# Sets a variable for the user's command, and for the commands that an execd runs that is here already.
+trust_var() {
+    export "$1=$2"
+    [ -n "${EXECD_INIT:-}" ] && [ -n "${EXECD_ENVS:-}" ] && printf '%s=%s\n' "$1" "$2" >>"$EXECD_ENVS"
+    return 0
+}
+
 wait_for_ca() {
     waited=0
     while [ ! -s "$OPENSANDBOX_CA" ]; do
@@ -106,15 +138,15 @@ trust_mitm_ca() {
     }
     install_system_ca
     import_nss_ca
-    NODE_EXTRA_CA_CERTS=$OPENSANDBOX_CA
-    export NODE_EXTRA_CA_CERTS
+    trust_var NODE_EXTRA_CA_CERTS "$OPENSANDBOX_CA"
+    import_java_ca
     merge_ca || {
         say "cannot write $OPENSANDBOX_MERGED_CA"
         return 0
     }
-    REQUESTS_CA_BUNDLE=$OPENSANDBOX_MERGED_CA
-    SSL_CERT_FILE=$OPENSANDBOX_MERGED_CA
-    export REQUESTS_CA_BUNDLE SSL_CERT_FILE
+    for var in REQUESTS_CA_BUNDLE SSL_CERT_FILE CURL_CA_BUNDLE GIT_SSL_CAINFO; do
+        trust_var "$var" "$OPENSANDBOX_MERGED_CA"
+    done
 }
 
 # Where an image leaves variables for the commands to come.
@@ -157,8 +189,8 @@ run_beside() {
     exit "$status"
 }
 
-trust_mitm_ca
 prepare_envs
+trust_mitm_ca
 if [ -n "${EXECD_BOOTSTRAP_PRE_SCRIPT:-}" ]; then
     if [ -r "$EXECD_BOOTSTRAP_PRE_SCRIPT" ]; then
         # shellcheck disable=SC1090

@@ -143,6 +143,31 @@ def test_trust(opt, mode):
     assert "update-ca-certificates" in called and "certutil -d sql:/opt/opensandbox/.pki/nssdb -A " in called
 
 
+def test_trust_of_curl_git_and_later_commands(opt):
+    wrapper(opt, free_port())
+    (opt / "mitmproxy-ca-cert.pem").write_text("OURS\n")
+    r = boot(opt, "-c", "echo $CURL_CA_BUNDLE $GIT_SSL_CAINFO", OPENSANDBOX_EGRESS_MITMPROXY_TRANSPARENT="1", EXECD_INIT="1",
+             HOME="/proc/nonexistent")
+    merged = "/opt/opensandbox/merged-ca-certificates.pem"
+    assert r.stdout.split() == [merged, merged], r.stderr
+    told = (opt / ".env").read_text().splitlines()
+    assert f"SSL_CERT_FILE={merged}" in told and f"GIT_SSL_CAINFO={merged}" in told
+    assert "NODE_EXTRA_CA_CERTS=/opt/opensandbox/mitmproxy-ca-cert.pem" in told
+
+
+@pytest.mark.skipif(not shutil.which("keytool"), reason="no Java here")
+def test_trust_of_java(opt):
+    wrapper(opt, free_port())
+    subprocess.run(["openssl", "req", "-x509", "-newkey", "ec", "-pkeyopt", "ec_paramgen_curve:P-256", "-nodes", "-keyout",
+                    "/dev/null", "-out", str(opt / "mitmproxy-ca-cert.pem"), "-days", "2", "-subj", "/CN=ours"],
+                   check=True, capture_output=True)
+    r = boot(opt, "-c", "echo $JAVA_TOOL_OPTIONS", OPENSANDBOX_EGRESS_MITMPROXY_TRANSPARENT="1", HOME="/opt/opensandbox")
+    assert r.stdout.endswith("-Djavax.net.ssl.trustStore=/opt/opensandbox/java-cacerts\n"), r.stderr
+    out = subprocess.run(["keytool", "-list", "-keystore", str(opt / "java-cacerts"), "-storepass", "changeit", "-alias",
+                          "opensandbox-egress"], capture_output=True, text=True)
+    assert out.returncode == 0, out.stdout
+
+
 def test_no_trust_unless_asked(opt):
     wrapper(opt, free_port())
     for value in ("", "false", "0"):
