@@ -437,6 +437,14 @@ typedef bool osb_line_fn(const char *line, size_t n, void *arg);
 OSB_API int osb_request_lines(struct osb_client *c, const struct osb_request *r, osb_line_fn *fn,
                               void *arg, struct osb_error *e);
 
+/* An archive (OCI layout, docker save, root file system) into the server's store; `name` may be
+ * NULL when it names its image itself, `length` -1 when it is not known. Returns the image. */
+OSB_API char *osb_image_import(struct osb_client *c, const char *name, osb_read_fn *read, void *arg,
+                               int64_t length, struct osb_error *e);
+/* An image as a tar archive of an OCI layout. */
+OSB_API int osb_image_export(struct osb_client *c, const char *name, osb_write_fn *write, void *arg,
+                             struct osb_error *e);
+
 OSB_API char *osb_snapshot_create(struct osb_sandbox *s, const char *name, struct osb_error *e);
 OSB_API char *osb_snapshot_wait(struct osb_client *c, const char *snapshot_id, uint64_t timeout_ms,
                                 struct osb_error *e);
