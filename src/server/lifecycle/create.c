@@ -96,6 +96,7 @@ static void fail_problem(struct problem *p, enum runtime_stage stage, const stru
         [STAGE_HOST_PATH] = {500, "VOLUME::HOST_PATH_CREATE_FAILED", true},
         [STAGE_PVC_MISSING] = {400, "VOLUME::PVC_NOT_FOUND", true},
         [STAGE_PVC] = {500, "VOLUME::PVC_INSPECT_FAILED", true},
+        [STAGE_PVC_DRIVER] = {400, "VOLUME::PVC_SUBPATH_UNSUPPORTED_DRIVER", true},
         [STAGE_SUB_PATH] = {400, "VOLUME::INVALID_SUB_PATH", true},
         [STAGE_OSSFS_ROOT] = {500, "VOLUME::INVALID_OSSFS_MOUNT_ROOT", true},
         [STAGE_OSSFS] = {500, "VOLUME::OSSFS_MOUNT_FAILED", true},

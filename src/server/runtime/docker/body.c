@@ -39,6 +39,15 @@ static void set_port(struct json *labels, const char *name, uint16_t port)
     set_text(labels, name, text);
 }
 
+static void set_list(struct json *labels, const char *name, const struct json *list)
+{
+    cleanup_(buf_done) struct buf text = BUF_INIT(256u << 10);
+    if (json_len(list)) {
+        (void)json_dump(list, &text, 0);
+    }
+    set_text(labels, name, buf_cstr(&text));
+}
+
 /* Every label of the system, also those that do not apply: empty means absent. The engine merges
  * the labels of the image in, and an image that was a snapshot has those of its source. */
 static struct json *labels_make(const struct making *m)
@@ -68,13 +77,9 @@ static struct json *labels_make(const struct making *m)
     set_port(labels, LABEL_EXECD_PORT, m->execd_port);
     set_port(labels, LABEL_HTTP_PORT, m->http_port);
     set_text(labels, LABEL_TOKEN, m->sidecar[0] ? s->egress_token : "");
-    set_text(labels, LABEL_OSSFS, "");
     set_text(labels, LABEL_SIDECAR, "");
-    cleanup_(buf_done) struct buf managed = BUF_INIT(64u << 10);
-    if (json_len(m->volumes.managed)) {
-        (void)json_dump(m->volumes.managed, &managed, 0);
-    }
-    set_text(labels, LABEL_VOLUMES, buf_cstr(&managed));
+    set_list(labels, LABEL_VOLUMES, m->volumes.managed);
+    set_list(labels, LABEL_OSSFS, m->volumes.ossfs);
     return labels;
 }
 

@@ -310,8 +310,10 @@ int docker_create(struct runtime *rt, const struct runtime_spec *spec,
     named_volumes_init(&m.volumes);
     int r = named_volumes_prepare(m.d, spec, &m.volumes, ret_stage, e);
     r = r < 0 ? r : run(&m, ret_stage, e);
+    ossfs_let_go(m.d, m.volumes.ossfs);
     if (r < 0) {
         named_volumes_undo(m.d, &m.volumes);
+        ossfs_release(m.d, m.volumes.ossfs);
     }
     named_volumes_done(&m.volumes);
     return r;

@@ -260,6 +260,8 @@ static void docker_free(struct runtime *rt)
         free(value);
     }
     map_done(&d->containers);
+    map_done(&d->ossfs_busy);
+    (void)pthread_mutex_destroy(&d->ossfs_lock);
     stage_close(d);
     engine_close(&d->engine);
     (void)pthread_mutex_destroy(&d->ports.lock);
@@ -319,6 +321,7 @@ struct runtime *runtime_docker_new(const struct config *cfg, struct err *e)
     d->cfg = config_ref((struct config *)(uintptr_t)cfg); /* only its count changes */
     d->dc = &d->cfg->docker;
     ports_init(&d->ports);
+    (void)pthread_mutex_init(&d->ossfs_lock, NULL);
     (void)pthread_mutex_init(&d->lock, NULL);
     pthread_condattr_t attr;
     (void)pthread_condattr_init(&attr);

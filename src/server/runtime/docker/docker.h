@@ -64,7 +64,7 @@ struct container {
     bool is_host_net; /* shares this machine's network */
     bool is_leaving;  /* being removed by us */
     bool has_sidecar;
-    bool has_volumes;            /* named volumes that go with it */
+    bool has_volumes;            /* named volumes or buckets that go with it */
     enum runtime_state expected; /* what we are making it right now; RT_MISSING: nothing */
     uint64_t stats_cpu_ns, stats_at_us;
 };
@@ -99,6 +99,9 @@ struct docker {
     pthread_mutex_t lock; /* a leaf, never held across I/O: loop threads take it */
     pthread_cond_t changed;
     struct map containers; /* sandbox id -> struct container */
+
+    pthread_mutex_t ossfs_lock; /* held while buckets are mounted and unmounted */
+    struct map ossfs_busy;      /* path -> creates at work that mounted it */
 
     pthread_t events;
     bool has_events;
@@ -167,6 +170,7 @@ void tar_end(struct buf *tar);
 struct volume_plan {
     struct json *binds;   /* array of "source:target:mode" */
     struct json *managed; /* array: named volumes that go with the sandbox */
+    struct json *ossfs;   /* array: where its buckets are mounted */
     char made[64][256];   /* named volumes made for this create */
     size_t n_made;
 };
@@ -174,8 +178,10 @@ void named_volumes_init(struct volume_plan *v);
 int named_volumes_prepare(struct docker *d, const struct runtime_spec *spec, struct volume_plan *v,
                           enum runtime_stage *ret_stage, struct err *e);
 /* A named volume of ours that goes with the sandbox. */
-int named_volume_make(struct docker *d, const char *name, const char *id, struct volume_plan *v,
-                      struct err *e);
+int named_volume_make(struct docker *d, const char *name, const char *id, bool goes_with_it,
+                      struct volume_plan *v, struct err *e);
+int named_volume_inspect(struct docker *d, const char *name, struct engine_answer *ret,
+                         struct err *e); /* 0 also when there is none: see the status */
 /* The create failed: what was made for it goes. */
 void named_volumes_undo(struct docker *d, struct volume_plan *v);
 void named_volumes_done(struct volume_plan *v);
@@ -184,6 +190,15 @@ void named_volumes_remove_managed(struct docker *d, const char *label);
 /* Named volumes of ours whose sandbox nobody knows. */
 int named_volumes_sweep(struct docker *d, bool (*is_known)(const char *id, void *arg), void *arg,
                         struct err *e);
+
+/* ---- binds.c ---- */
+/* Finds or makes what the volume is, and adds it to the plan. */
+int bind_add(struct docker *d, const struct runtime_spec *spec, const struct volume *v,
+             struct volume_plan *plan, enum runtime_stage *stage, struct err *e);
+/* The create that mounted these buckets is over, one way or the other. */
+void ossfs_let_go(struct docker *d, const struct json *paths);
+/* Unmounts those that no sandbox has any more. */
+void ossfs_release(struct docker *d, const struct json *paths);
 
 /* ---- body.c ---- */
 struct making {

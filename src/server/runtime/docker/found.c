@@ -112,7 +112,7 @@ static int one_found(struct docker *d, const char *cid, struct arena *a, struct 
                         json_at(image.json, "Config.Labels")};
     struct container known;
     container_from_inspect(c.json, &known);
-    known.has_volumes = own_label(&f, LABEL_VOLUMES) != NULL;
+    known.has_volumes = own_label(&f, LABEL_VOLUMES) || own_label(&f, LABEL_OSSFS);
     known.has_sidecar = own_label(&f, LABEL_TOKEN) != NULL;
     const char *uri = json_cstr(json_at(c.json, "Config.Image"));
     const char *os = own_label(&f, LABEL_OS), *arch = own_label(&f, LABEL_ARCH);

@@ -52,7 +52,7 @@ static void labels_into(const struct json *labels, struct container *c)
     c->execd_port = port_of(labels, LABEL_EXECD_PORT);
     c->http_port = port_of(labels, LABEL_HTTP_PORT);
     c->has_sidecar = label_get(labels, LABEL_TOKEN) != NULL;
-    c->has_volumes = label_get(labels, LABEL_VOLUMES) != NULL;
+    c->has_volumes = label_get(labels, LABEL_VOLUMES) || label_get(labels, LABEL_OSSFS);
 }
 
 /* The address of the first network that has one. */

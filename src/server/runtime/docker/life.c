@@ -2,6 +2,7 @@
 
 #include <errno.h>
 #include <stdio.h>
+#include <stdlib.h>
 #include <time.h>
 
 #include "base/cleanup.h"
@@ -55,52 +56,84 @@ int container_remove(struct docker *d, const char *name, struct err *e)
     return engine_check(&a, "remove", e);
 }
 
-/* The names in its label, unless the image it came from has the same label: then they belong to
- * the sandbox that was the source of a snapshot. */
-static char *managed_volumes(struct docker *d, const char *cid)
+/* What goes with a container: names and paths out of its labels. */
+struct belongings {
+    char *volumes, *ossfs;
+};
+
+static void belongings_done(struct belongings *b)
+{
+    free(b->volumes);
+    free(b->ossfs);
+}
+
+static char *own_label(const struct json *labels, const struct json *image, const char *name)
+{
+    const char *v = label_get(labels, name);
+    return v && !label_is(image, name, v) ? xstrdup(v) : NULL;
+}
+
+/* Labels that the image has as well belong to the sandbox that was the source of a snapshot. */
+static void belongings_find(struct docker *d, const char *cid, struct belongings *ret)
 {
     cleanup_(engine_answer_done) struct engine_answer a = {0}, image = {0};
     struct err e = {0};
+    *ret = (struct belongings){0};
     if (container_inspect(d, cid, &a, &e) < 0) {
-        return NULL;
+        return;
     }
     const struct json *labels = json_at(a.json, "Config.Labels");
-    const char *names = label_get(labels, LABEL_VOLUMES);
     const char *image_id = json_cstr(json_get(a.json, "Image"));
-    if (!names || !image_id) {
-        return NULL;
-    }
     if (!label_get(labels, LABEL_SERVER)) { /* one of the reference's, which inherits labels */
         char path[PATH_TEXT_MAX];
-        (void)snprintf(path, sizeof(path), "/images/%s/json", image_id);
+        (void)snprintf(path, sizeof(path), "/images/%s/json", image_id ? image_id : "");
         struct engine_call c = {.path = path};
-        if (engine_do(&d->engine, &c, &image, &e) < 0 ||
-            label_is(json_at(image.json, "Config.Labels"), LABEL_VOLUMES, names)) {
-            return NULL;
+        if (engine_do(&d->engine, &c, &image, &e) < 0) {
+            return;
         }
     }
-    return xstrdup(names);
+    const struct json *inherited = json_at(image.json, "Config.Labels");
+    ret->volumes = own_label(labels, inherited, LABEL_VOLUMES);
+    ret->ossfs = own_label(labels, inherited, LABEL_OSSFS);
+}
+
+static void belongings_remove(struct docker *d, const struct belongings *b)
+{
+    if (b->volumes) {
+        named_volumes_remove_managed(d, b->volumes);
+    }
+    if (b->ossfs) {
+        struct err ignored = {0};
+        cleanup_(json_free) struct json *paths = json_parse(str_from(b->ossfs), &ignored);
+        ossfs_release(d, paths);
+    }
+}
+
+static int remove_all(struct docker *d, const char *id, const char *cid, bool sidecar,
+                      struct err *e)
+{
+    if (container_remove(d, cid, e) < 0) {
+        return -1;
+    }
+    FAULT_POINT("docker.remove.container");
+    char name[CONTAINER_ID_MAX];
+    (void)snprintf(name, sizeof(name), SIDECAR_NAME, id);
+    return sidecar ? container_remove(d, name, e) : 0;
 }
 
 static int remove_found(struct docker *d, const char *id, const char *cid, bool sidecar,
                         bool has_volumes, struct err *e)
 {
-    cleanup_free char *volumes = has_volumes ? managed_volumes(d, cid) : NULL;
-    if (container_remove(d, cid, e) < 0) {
-        return -1;
+    struct belongings b = {0};
+    if (has_volumes) {
+        belongings_find(d, cid, &b);
     }
-    FAULT_POINT("docker.remove.container");
-    if (sidecar) {
-        char name[CONTAINER_ID_MAX];
-        (void)snprintf(name, sizeof(name), SIDECAR_NAME, id);
-        if (container_remove(d, name, e) < 0) {
-            return -1;
-        }
+    int r = remove_all(d, id, cid, sidecar, e);
+    if (r == 0) {
+        belongings_remove(d, &b);
     }
-    if (volumes) {
-        named_volumes_remove_managed(d, volumes);
-    }
-    return 0;
+    belongings_done(&b);
+    return r;
 }
 
 int docker_remove(struct runtime *rt, const char *id, struct err *e)

@@ -16,12 +16,14 @@ void named_volumes_init(struct volume_plan *v)
 {
     v->binds = json_array_new();
     v->managed = json_array_new();
+    v->ossfs = json_array_new();
 }
 
 void named_volumes_done(struct volume_plan *v)
 {
     json_free(v->binds);
     json_free(v->managed);
+    json_free(v->ossfs);
 }
 
 static void volume_path(struct buf *out, const char *name)
@@ -57,18 +59,29 @@ static void remove_named(struct docker *d, const char *name)
     }
 }
 
-int named_volume_make(struct docker *d, const char *name, const char *id, struct volume_plan *v,
-                      struct err *e)
+int named_volume_make(struct docker *d, const char *name, const char *id, bool goes_with_it,
+                      struct volume_plan *v, struct err *e)
 {
     if (v->n_made == ARRAY_LEN(v->made)) {
         return err_set(e, ERR_LIMIT, "too many volumes");
     }
-    if (create(d, name, id, e) < 0) {
+    if (create(d, name, goes_with_it ? id : NULL, e) < 0) {
         return -1;
     }
     (void)snprintf(v->made[v->n_made++], sizeof(v->made[0]), "%s", name);
-    json_push(v->managed, json_string_new(str_from(name)));
+    if (goes_with_it) {
+        json_push(v->managed, json_string_new(str_from(name)));
+    }
     return 0;
+}
+
+int named_volume_inspect(struct docker *d, const char *name, struct engine_answer *ret,
+                         struct err *e)
+{
+    cleanup_(buf_done) struct buf path = BUF_INIT(4096);
+    volume_path(&path, name);
+    struct engine_call c = {.path = buf_cstr(&path)};
+    return engine_do(&d->engine, &c, ret, e);
 }
 
 int named_volumes_prepare(struct docker *d, const struct runtime_spec *spec, struct volume_plan *v,
@@ -79,14 +92,19 @@ int named_volumes_prepare(struct docker *d, const struct runtime_spec *spec, str
     if (spec->credential_proxy) {
         (void)snprintf(name, sizeof(name), RUNTIME_VOLUME, spec->id);
         cleanup_free char *bind = xasprintf("%s:" OPT_DIR ":rw", name);
-        if (named_volume_make(d, name, spec->id, v, e) < 0) {
+        if (named_volume_make(d, name, spec->id, true, v, e) < 0) {
             return -1;
         }
         json_push(v->binds, json_string_new(str_from(bind)));
     }
     if (spec_is_windows(spec)) {
         (void)snprintf(name, sizeof(name), OEM_VOLUME, spec->id);
-        if (named_volume_make(d, name, spec->id, v, e) < 0) {
+        if (named_volume_make(d, name, spec->id, true, v, e) < 0) {
+            return -1;
+        }
+    }
+    for (size_t i = 0; i < spec->n_volumes; i++) {
+        if (bind_add(d, spec, &spec->volumes[i], v, ret_stage, e) < 0) {
             return -1;
         }
     }
@@ -104,12 +122,9 @@ void named_volumes_undo(struct docker *d, struct volume_plan *v)
 /* Only what a server made: the label on the container may be one of the image's. */
 static bool is_managed(struct docker *d, const char *name)
 {
-    cleanup_(buf_done) struct buf path = BUF_INIT(4096);
     struct err e = {0};
-    volume_path(&path, name);
-    struct engine_call c = {.path = buf_cstr(&path)};
     cleanup_(engine_answer_done) struct engine_answer a;
-    return engine_do(&d->engine, &c, &a, &e) == 0 && a.status == 200 &&
+    return named_volume_inspect(d, name, &a, &e) == 0 && a.status == 200 &&
            label_is(json_get(a.json, "Labels"), LABEL_VOLUMES, MANAGED);
 }
 

@@ -13,7 +13,8 @@
 #include "base/fd.h"
 #include "base/log.h"
 #include "io/child.h"
-#include "server/runtime/oci/volume.h"
+#include "server/runtime/oci/limits.h"
+#include "server/runtime/oci/ossfs.h"
 
 #define OUTPUT_MAX 4096
 

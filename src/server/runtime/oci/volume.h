@@ -13,6 +13,7 @@
 
 #include "server/runtime/oci/limits.h"
 #include "server/runtime/oci/oci.h"
+#include "server/runtime/oci/ossfs.h"
 
 struct volumes {
     struct runtime_mount v[OCI_BINDS_MAX];
@@ -33,11 +34,3 @@ void volumes_close(struct volumes *v);
 void volumes_drop(struct oci *o, const char *id, const struct str_list *names);
 /* Lets go of what sandboxes that are gone still seem to have. Returns how many. */
 int volumes_sweep(struct oci *o, bool (*is_known)(const char *id, void *arg), void *arg);
-
-/* ---- ossfs.c ---- */
-/* <root>/<bucket>[/<subPath>]; NULL when that leads out of the bucket's directory. */
-const char *ossfs_mount_point(const char *root, const struct volume *v, struct arena *a);
-/* Mounts unless something is mounted there already. */
-int ossfs_mount(const struct volume *v, const char *path, struct arena *a, struct err *e);
-/* Nothing mounted there is success. */
-int ossfs_unmount(const char *path, struct err *e);
