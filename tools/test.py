@@ -152,7 +152,7 @@ def stage_unit(s):
 def stage_threads(s):
     """The rooms with threads once more, under ThreadSanitizer."""
     if s.check("build", ["tools/build", "tsan"]):
-        s.meson("tsan", ["io", "http", "server"])
+        s.meson("tsan", ["io", "http", "server", "client", "mcp"])
 
 
 def stage_fuzz(s):

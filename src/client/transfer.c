@@ -11,6 +11,7 @@
 #include "base/clock.h"
 #include "base/must.h"
 #include "client/internal.h"
+#include "net/http_head.h"
 
 #define MAX_HEAD (64u << 10)
 #define MAX_ERROR_BODY (1u << 20)
@@ -276,6 +277,12 @@ static int status_error(const struct transfer *t, struct osb_error *e)
 
 int transfer_run(struct osb_client *c, struct transfer *t, struct osb_error *e)
 {
+    if (token_canceled(t->call.token)) {
+        if (e) {
+            *e = (struct osb_error){0};
+        }
+        return osb_fail(e, OSB_ECANCELED, "canceled");
+    }
     struct channel *ch = channel_take(c);
     struct run r = {.t = t, .easy = ch->easy};
     char text[CURL_ERROR_SIZE] = "";
@@ -325,15 +332,5 @@ void transfer_done(struct transfer *t)
 
 struct str transfer_header(const struct transfer *t, const char *name)
 {
-    struct str rest = buf_str(&t->head), want = str_from(name);
-    while (rest.p) {
-        struct str line = str_cut(&rest, '\n');
-        if (line.n > want.n && line.p[want.n] == ':' &&
-            str_eq_nocase(str_sub(line, 0, want.n), want)) {
-            struct str v = str_sub(line, want.n + 1, line.n);
-            v.n -= v.n > 0 && v.p[v.n - 1] == '\r';
-            return str_trim(v);
-        }
-    }
-    return STR_NULL;
+    return http_head_get(buf_str(&t->head), str_from(name));
 }

@@ -14,6 +14,7 @@
 #include "base/clock.h"
 #include "base/must.h"
 #include "net/cidr.h"
+#include "net/http_head.h"
 
 #define MAX_HEAD (64u << 10)
 #define DEFAULT_BODY (4u << 20)
@@ -300,17 +301,5 @@ int fetch_do(struct fetch *f, const struct fetch_opts *o, struct fetch_resp *res
 
 struct str fetch_header(const struct fetch_resp *resp, const char *name)
 {
-    struct str rest = buf_str(&resp->head), want = str_from(name);
-    while (rest.p) {
-        struct str line = str_cut(&rest, '\n');
-        if (line.n > want.n && line.p[want.n] == ':' &&
-            str_eq_nocase(str_sub(line, 0, want.n), want)) {
-            struct str value = str_sub(line, want.n + 1, line.n);
-            if (value.n > 0 && value.p[value.n - 1] == '\r') {
-                value.n--;
-            }
-            return str_trim(value);
-        }
-    }
-    return STR_NULL;
+    return http_head_get(buf_str(&resp->head), str_from(name));
 }

@@ -1,0 +1,141 @@
+/* Connections, errors, deadlines and cancellation. */
+
+#include "fixture.h"
+
+#include <pthread.h>
+
+static void addresses(void **state)
+{
+    static const char *const bad[] = {"a b", "ftp://x", "http://", "://", "/"};
+    struct osb_error e;
+    for (size_t i = 0; i < ARRAY_LEN(bad); i++) {
+        e = (struct osb_error){0};
+        assert_null(osb_client_new(&(struct osb_config){.domain = bad[i]}, &e));
+        assert_int_equal(e.code, OSB_EINVALID);
+        assert_true(e.message[0]);
+    }
+    assert_null(osb_client_new(&(struct osb_config){.protocol = "gopher"}, NULL));
+    char url[2 * IO_ADDR_TEXT_MAX];
+    static const char *const forms[] = {"http://%s", "http://%s/", "http://%s/v1", "%s/v1/"};
+    for (size_t i = 0; i < ARRAY_LEN(forms); i++) {
+        struct str form = str_from(forms[i]);
+        ptrdiff_t at = str_find(form, '%');
+        (void)snprintf(url, sizeof(url), "%.*s%s%s", (int)at, forms[i], fx.domain,
+                       forms[i] + at + 2);
+        struct osb_client *c = osb_client_new(&(struct osb_config){.domain = url}, &e);
+        assert_non_null(c);
+        assert_int_equal(osb_client_health(c, &e), 0);
+        osb_client_free(c);
+    }
+    must(setenv("OPEN_SANDBOX_DOMAIN", fx.domain, 1) == 0);
+    struct osb_client *c = osb_client_new(NULL, &e);
+    assert_int_equal(osb_client_health(c, &e), 0);
+    osb_client_free(c);
+    must(unsetenv("OPEN_SANDBOX_DOMAIN") == 0);
+    osb_client_free(NULL);
+}
+
+static void info(void **state)
+{
+    struct osb_error e = {0};
+    struct osb_info *i = osb_info_get(fx.client, "box", &e);
+    assert_non_null(i);
+    assert_string_equal(osb_info_state(i), "Running");
+    assert_string_equal(osb_info_image(i), "i");
+    assert_string_equal(osb_info_metadata(i, "k"), "v");
+    assert_null(osb_info_metadata(i, "none"));
+    assert_null(osb_info_expires(i));
+    osb_info_free(i);
+}
+
+static void errors(void **state)
+{
+    struct osb_error e = {0};
+    assert_null(osb_info_get(fx.client, "gone", &e));
+    assert_int_equal(e.code, OSB_ENOTFOUND);
+    assert_int_equal(e.http_status, 404);
+    assert_string_equal(e.api_code, "T::GONE");
+    assert_string_equal(e.message, "it is gone");
+    assert_string_equal(e.request_id, "req-1");
+    assert_null(osb_info_get(fx.client, "gone", NULL));
+    assert_null(osb_info_get(fx.client, "plain", &e));
+    assert_int_equal(e.code, OSB_ESERVER);
+    assert_string_equal(e.message, "come back later");
+    assert_null(osb_info_get(fx.client, "broken", &e));
+    assert_int_equal(e.code, OSB_EPROTOCOL);
+    struct osb_client *nobody = osb_client_new(&(struct osb_config){.domain = "127.0.0.1:1"}, &e);
+    assert_null(osb_info_get(nobody, "x", &e));
+    assert_int_equal(e.code, OSB_ENETWORK);
+    assert_int_equal(e.http_status, 0);
+    osb_client_free(nobody);
+    assert_string_equal(osb_code_name(OSB_ENOTREADY), "not_ready");
+    assert_string_equal(osb_code_name((enum osb_code)999), "unknown");
+}
+
+static void ready(void **state)
+{
+    struct osb_error e = {0};
+    struct osb_sandbox *s = osb_create(fx.client, &(struct osb_create_opts){.image = "i"}, &e);
+    assert_non_null(s);
+    assert_string_equal(osb_sandbox_id(s), "box");
+    assert_true(osb_is_healthy(s));
+    assert_int_equal(osb_kill(s, &e), 0);
+    osb_sandbox_free(s);
+    assert_null(osb_create(fx.client, &(struct osb_create_opts){0}, &e));
+    assert_int_equal(e.code, OSB_EINVALID);
+    s = osb_attach(fx.client, "dead");
+    assert_int_equal(osb_wait_ready(s, 1, &(struct osb_call){.timeout_ms = 30}, &e), -1);
+    assert_int_equal(e.code, OSB_ENOTREADY);
+    assert_false(osb_is_healthy(s));
+    osb_sandbox_free(s);
+}
+
+static void deadline(void **state)
+{
+    struct osb_error e = {0};
+    struct osb_call call = {.timeout_ms = 50};
+    char *text = osb_request(
+        fx.client, &(struct osb_request){.method = "GET", .path = "/sandboxes/slow", .call = call},
+        &e);
+    assert_null(text);
+    assert_int_equal(e.code, OSB_ETIMEOUT);
+    must(sem_wait(&fx.entered) == 0);
+    must(sem_post(&fx.leave) == 0);
+}
+
+static void *cancel_when_entered(void *arg)
+{
+    must(sem_wait(&fx.entered) == 0);
+    osb_cancel(arg);
+    return NULL;
+}
+
+static void cancellation(void **state)
+{
+    struct osb_error e = {0};
+    struct osb_token *t = osb_token_new();
+    struct osb_call call = {.token = t};
+    pthread_t thread;
+    must(pthread_create(&thread, NULL, cancel_when_entered, t) == 0);
+    assert_null(osb_request(
+        fx.client, &(struct osb_request){.method = "GET", .path = "/sandboxes/slow", .call = call},
+        &e));
+    assert_int_equal(e.code, OSB_ECANCELED);
+    (void)pthread_join(thread, NULL);
+    must(sem_post(&fx.leave) == 0);
+    /* Once canceled, always canceled. */
+    assert_null(osb_request(
+        fx.client, &(struct osb_request){.method = "GET", .path = "/sandboxes/slow", .call = call},
+        &e));
+    assert_int_equal(e.code, OSB_ECANCELED);
+    osb_token_free(t);
+    osb_cancel(NULL);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {cmocka_unit_test(addresses), cmocka_unit_test(info),
+                                       cmocka_unit_test(errors),    cmocka_unit_test(ready),
+                                       cmocka_unit_test(deadline),  cmocka_unit_test(cancellation)};
+    return cmocka_run_group_tests(tests, fx_start, fx_stop);
+}
