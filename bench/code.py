@@ -17,15 +17,16 @@ import time  # noqa: E402
 from common import BIN, TempDir, free_port, table, wait_port, write_json  # noqa: E402
 
 NAME = "code"
-AHEAD_S = 6  # for a kernel that was started ahead to be there; nothing tells a client
 
 
 class Execd:
     def __init__(self, directory, *args):
         self.port = free_port()
         env = {"HOME": directory, "PATH": "/usr/bin:/bin", "TMPDIR": directory}
-        self.proc = subprocess.Popen([os.path.join(BIN, "execd"), "--address", "127.0.0.1", "--port", str(self.port),
-                                      *args], env=env, stdin=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
+        self.log = os.path.join(directory, "log")
+        with open(self.log, "w") as log:
+            self.proc = subprocess.Popen([os.path.join(BIN, "execd"), "--address", "127.0.0.1", "--port", str(self.port),
+                                          *args], env=env, stdin=subprocess.DEVNULL, stderr=log)
         wait_port(self.port)
         self.http = http.client.HTTPConnection("127.0.0.1", self.port, timeout=120)
 
@@ -37,6 +38,13 @@ class Execd:
         took = time.perf_counter() - start
         assert r.status == 200 and b'"execution_complete"' in body, body
         return took * 1e3
+
+    def await_kernel(self):
+        while True:
+            with open(self.log) as f:
+                if "a code kernel is ready" in f.read():
+                    return
+            time.sleep(0.05)
 
     def rss_kb(self):
         with open(f"/proc/{self.proc.pid}/status") as f:
@@ -91,7 +99,7 @@ def measure(rounds, n):
             e.stop()
         for _ in range(rounds):
             e = Execd(directory, "--code-prestart", "python")
-            time.sleep(AHEAD_S)
+            e.await_kernel()
             ahead.append(e.run("1+1"))
             e.stop()
         first, peer = plain(rounds, n)

@@ -9,6 +9,7 @@
 #include "base/log.h"
 #include "base/must.h"
 #include "execd/clone3.h"
+#include "execd/code/context.h"
 #include "execd/init.h"
 #include "execd/limits.h"
 #include "execd/reply.h"
@@ -58,6 +59,7 @@ static int put_environment(struct control *c, const struct str_map *env, struct 
         return -1;
     }
     execd_log_start(&x->cfg);
+    code_add_environment(x, env);
     if (!x->telemetry) {
         x->telemetry = telemetry_new(x);
     }

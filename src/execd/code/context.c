@@ -202,6 +202,9 @@ static void on_ready(struct kernel *k, const struct err *e)
     if (!c->id) {
         c->id = xstrdup(k->id);
     }
+    if (c->is_spare) {
+        log_info("a code kernel is ready, ahead of its user", LOG_S("language", c->language));
+    }
     answer_creation(c);
     if (c->run) {
         code_run_ready(c->run);
@@ -352,4 +355,50 @@ void code_prestart(struct execd *x, const char *list)
                      LOG_ERR(&e));
         }
     }
+}
+
+/* These work only from the start of a process. */
+static bool works_later(const char *name)
+{
+    return strncmp(name, "PYTHON", 6) != 0 && strncmp(name, "LD_", 3) != 0 &&
+           strncmp(name, "JUPYTER", 7) != 0 && strncmp(name, "EXECD_", 6) != 0 &&
+           strcmp(name, "PATH") != 0 && strcmp(name, "HOME") != 0;
+}
+
+/* False: this kernel cannot be told. */
+static bool tell_variables(struct context *c, const struct str_map *env)
+{
+    if (!c->ready || !c->kernel->cls->prepare || strcmp(c->language, "python") != 0) {
+        return false;
+    }
+    cleanup_(buf_done) struct buf code = BUF_INIT(EXECD_MAX_BODY);
+    struct json_out o;
+    (void)buf_add_cstr(&code, "import os\nos.environ.update(");
+    json_out_init(&o, &code);
+    json_obj_begin(&o); /* an object of strings is a Python dictionary too */
+    for (size_t i = 0; i < env->n; i++) {
+        if (!works_later(env->v[i].key)) {
+            return false;
+        }
+        json_key(&o, env->v[i].key);
+        json_put_cstr(&o, env->v[i].value);
+    }
+    json_obj_end(&o);
+    (void)buf_add_cstr(&code, ")\ndel os");
+    return !buf_failed(&code) && c->kernel->cls->prepare(c->kernel, buf_str(&code));
+}
+
+void code_add_environment(struct execd *x, const struct str_map *env)
+{
+    bool told = !list_empty(&x->code->spare);
+    list_each (it, &x->code->spare) {
+        told = told && tell_variables(list_entry(it, struct context, node), env);
+    }
+    if (told || env->n == 0) {
+        return;
+    }
+    while (!list_empty(&x->code->spare)) {
+        context_free(list_entry(list_first(&x->code->spare), struct context, node));
+    }
+    code_prestart(x, x->cfg.code_prestart);
 }

@@ -11,6 +11,7 @@
 #include "base/list.h"
 #include "execd/code/kernel.h"
 #include "execd/execd.h"
+#include "json/field.h"
 
 struct code_run;
 
@@ -43,6 +44,10 @@ void code_table_free(struct code_table *t);
 size_t code_signal_all(struct execd *x, int signo);
 /* Starts a kernel for each language of a comma-separated list, for the first who needs one. */
 void code_prestart(struct execd *x, const char *languages);
+
+/* The sandbox has got more variables (a warm pool has given it to somebody): kernels that were
+ * started ahead get them too, or are started anew. */
+void code_add_environment(struct execd *x, const struct str_map *env);
 
 struct context *context_find(struct execd *x, struct str id);
 struct context *context_default(struct execd *x, const char *language);

@@ -26,6 +26,8 @@ struct kernel_events {
 
 struct kernel_class {
     void (*execute)(struct kernel *k, const char *msg_id, struct str code);
+    /* Runs code that nobody hears of; false: it cannot now. May be NULL. */
+    bool (*prepare)(struct kernel *k, struct str code);
     void (*interrupt)(struct kernel *k);
     /* It did not stop when interrupted: on_lost follows. */
     void (*kill)(struct kernel *k);

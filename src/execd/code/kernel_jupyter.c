@@ -137,7 +137,7 @@ static void send_waiting(struct kernel_jupyter *k)
     cleanup_free char *code = take_ptr(&k->wait_code);
     if (id) {
         cleanup_(buf_done) struct buf content = BUF_INIT(EXECD_KERNEL_SEND_MAX);
-        message_execute_content(&content, str_from(code));
+        message_execute_content(&content, str_from(code), false);
         send_shell(k, "execute_request", id, buf_str(&content));
     }
 }

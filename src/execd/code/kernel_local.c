@@ -380,13 +380,28 @@ static void connect_channel(struct kernel_local *k, struct channel *c, enum zmtp
 
 /* ---- use ---- */
 
-static void local_execute(struct kernel *base, const char *msg_id, struct str code)
+static void request(struct kernel_local *k, const char *msg_id, struct str code, bool silent)
 {
-    struct kernel_local *k = of(base);
     cleanup_(buf_done) struct buf content = BUF_INIT(EXECD_KERNEL_SEND_MAX);
-    message_execute_content(&content, code);
+    message_execute_content(&content, code, silent);
     message_add_zmtp(&k->shell.out, &k->session, "execute_request", msg_id, buf_str(&content));
     channel_flush(&k->shell);
+}
+
+static void local_execute(struct kernel *base, const char *msg_id, struct str code)
+{
+    request(of(base), msg_id, code, false);
+}
+
+static bool local_prepare(struct kernel *base, struct str code)
+{
+    struct kernel_local *k = of(base);
+    char id[UUID_LEN + 1];
+    rand_uuid(id);
+    if (k->ready) {
+        request(k, id, code, true);
+    }
+    return k->ready;
 }
 
 static void local_interrupt(struct kernel *base)
@@ -428,6 +443,7 @@ static size_t local_signal(struct kernel *base, int signo)
 
 static const struct kernel_class local_class = {
     .execute = local_execute,
+    .prepare = local_prepare,
     .interrupt = local_interrupt,
     .kill = local_kill,
     .pause = local_pause,

@@ -20,7 +20,7 @@ void message_trees_done(struct message_trees *t)
     }
 }
 
-void message_execute_content(struct buf *out, struct str code)
+void message_execute_content(struct buf *out, struct str code, bool silent)
 {
     struct json_out o;
     json_out_init(&o, out);
@@ -28,9 +28,9 @@ void message_execute_content(struct buf *out, struct str code)
     json_key(&o, "code");
     json_put_str(&o, code);
     json_key(&o, "silent");
-    json_put_bool(&o, false);
+    json_put_bool(&o, silent);
     json_key(&o, "store_history");
-    json_put_bool(&o, true);
+    json_put_bool(&o, !silent);
     json_key(&o, "user_expressions");
     json_put_raw(&o, STR("{}"));
     json_key(&o, "allow_stdin"); /* there is nobody to ask: the kernel refuses by itself */

@@ -38,8 +38,8 @@ struct message_session {
 
 #define MESSAGE_DELIMITER "<IDS|MSG>"
 
-/* {"code":...} and what belongs to it, for an execute_request. */
-void message_execute_content(struct buf *out, struct str code);
+/* {"code":...} and what belongs to it, for an execute_request. `silent`: no output, not counted. */
+void message_execute_content(struct buf *out, struct str code, bool silent);
 
 /* Appends a message as ZeroMQ frames: delimiter, signature, header, parent, metadata, content. */
 void message_add_zmtp(struct buf *out, const struct message_session *s, const char *type,

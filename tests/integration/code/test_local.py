@@ -8,8 +8,9 @@ import uuid
 
 import pytest
 
-from conftest import WAIT, check, texts, wait_for
+from conftest import WAIT, Code, Execd, check, texts, wait_for
 from execd_client import Events, Raw
+from test_control import Control
 
 
 def pid_of(code, context):
@@ -149,3 +150,29 @@ def test_a_kernel_out_of_memory(launch):
             os.rmdir(d)
         except OSError:
             pass
+
+
+@pytest.mark.parametrize("env,pid_stays", [({"USER_ID": "4\"2\n\u00e9"}, True), ({"PYTHONHASHSEED": "7"}, False)])
+def test_a_kernel_started_ahead_gets_the_variables_of_its_sandbox(tmp_path, env, pid_stays):
+    """As a warm pool does it: execd and a kernel are up before anybody knows whose they will be."""
+    control = Control(tmp_path / "control.sock")
+    fd = control.listener.fileno()
+    e = Execd(tmp_path / "execd.log", ("--control-fd", str(fd), "--code-prestart", "python", "--keep"), init=(), keep_fds=[fd],
+              env={"HOME": str(tmp_path), "PATH": "/usr/bin:/bin", "EXECD_ENVS": str(tmp_path / "envs")},
+              unset=("JUPYTER_HOST", "JUPYTER_TOKEN"))
+    control.listener.close()
+    try:
+        def kernels():
+            with open(f"/proc/{e.pid}/task/{e.pid}/children") as f:
+                return f.read().split()
+        wait_for(lambda: "a code kernel is ready" in e.log(), "a kernel", WAIT)
+        first = kernels()
+        status, body = control.ask({"env": env, "entrypoint": ["sleep", "300"]})
+        assert status == 200, body
+        code = Code(e)
+        name, value = next(iter(env.items()))
+        assert texts(code.run(f"import os; os.environ[{name!r}]")) == [repr(value)]
+        assert "execution_count" in [x["type"] for x in code.run("1").all]
+        assert (texts(code.run("os.getpid()")) == first) == pid_stays
+    finally:
+        e.stop()
