@@ -13,7 +13,7 @@ import pytest
 import requests
 from osbserver import BIN, ROOT, request_body, wait_for
 
-ROUNDS = int(os.environ.get("OSB_CHAOS_ROUNDS", "1"))
+ROUNDS = int(os.environ.get("OSB_CHAOS_ROUNDS", "3"))
 # Passed only when something goes wrong, or by a create of more than ten seconds: tested by name below.
 SPECIAL = {"server.create.failed", "server.create.refused", "server.create.undone", "server.create.answered"}
 

@@ -1,6 +1,6 @@
 """Clients create, pause, resume and delete while the server is killed again and again. In the end
 every sandbox that was promised is there and answers, every one that was deleted is gone, and nothing
-else is left. OSB_CHAOS_KILLS is the number of kills (8)."""
+else is left. OSB_CHAOS_KILLS is the number of kills (40)."""
 
 import os
 import random
@@ -10,7 +10,7 @@ import time
 import requests
 from osbserver import request_body, wait_for
 
-KILLS = int(os.environ.get("OSB_CHAOS_KILLS", "8"))
+KILLS = int(os.environ.get("OSB_CHAOS_KILLS", "40"))
 CLIENTS = 4
 
 
