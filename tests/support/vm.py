@@ -9,7 +9,7 @@ import tempfile
 
 ROOT = os.path.dirname(os.path.dirname(os.path.dirname(os.path.abspath(__file__))))
 CACHE = os.path.join(ROOT, "build", "vm")
-PACKAGES = """bash coreutils sed grep findutils mount kmod util-linux procps hostname passwd login base-files libc-bin tar gzip
+PACKAGES = """bash dash coreutils sed grep findutils mount kmod util-linux procps hostname passwd login base-files libc-bin tar gzip
 diffutils e2fsprogs iproute2 nftables crun runc strace busybox-static curl git python3-pytest python3-requests
 python3-websockets python3-aiohttp python3-yaml libarchive13 libcurl4 libhiredis0.14 libjansson4 libnftables1 libseccomp2
 libsqlite3-0 libssl3 libuv1 libyaml-0-2 libzstd1 zlib1g""".split()

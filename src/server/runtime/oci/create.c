@@ -278,7 +278,7 @@ static int run(struct making *m, enum runtime_stage *stage, struct err *e)
         .hostname = m->state.hostname,
         .id_range = m->sb->id_range,
         .userns_fd = m->userns_fd,
-        .rw_fd = m->home.rw_fd,
+        .home = &m->home,
         .netns_fd = m->sb->net.ns_fd,
     };
     if (start_spawn(&m->start, &so, &m->a, e) < 0) {

@@ -17,6 +17,7 @@ static int make_rw(struct home *h, uint64_t disk_bytes, int templates_fd, struct
         if (h->rw_fd < 0) {
             return -1;
         }
+        h->mounted = true;
     } else if (mkdirat(h->dir_fd, HOME_RW, 0700) < 0 ||
                (h->rw_fd = openat(h->dir_fd, HOME_RW, O_RDONLY | O_DIRECTORY | O_CLOEXEC)) < 0) {
         return err_sys(e, errno, "make the writable layer");

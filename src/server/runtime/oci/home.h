@@ -3,6 +3,7 @@
  * be: the files that execd writes to, and the writable layer. Made ahead of time and renamed when
  * it is needed, since making files is what takes time. */
 
+#include <stdbool.h>
 #include <stdint.h>
 
 #include "base/err.h"
@@ -17,7 +18,8 @@
 
 struct home {
     int dir_fd;
-    int rw_fd; /* directory with `upper` and `work`: of the home, or of a detached mount */
+    int rw_fd;    /* directory with `upper` and `work` */
+    bool mounted; /* it is the root of a detached mount, with the limited size */
 };
 
 #define HOME_NONE ((struct home){.dir_fd = -1, .rw_fd = -1})

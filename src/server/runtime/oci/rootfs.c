@@ -48,7 +48,8 @@ static int layer_clone(const char *path, int userns_fd, struct err *e)
     return fd < 0 ? err_wrap(e, "layer %s", path) : fd;
 }
 
-int rootfs_stage(const struct rootfs *r, struct stage *s, int rw_fd, int userns_fd, struct err *e)
+int rootfs_stage(const struct rootfs *r, struct stage *s, const struct home *home, int userns_fd,
+                 struct err *e)
 {
     int n = snprintf(s->overlay, sizeof(s->overlay), "lowerdir=");
     for (size_t i = 0; i < r->n_layers; i++) {
@@ -61,7 +62,9 @@ int rootfs_stage(const struct rootfs *r, struct stage *s, int rw_fd, int userns_
         stage_add(s, fd, name);
         n += snprintf(s->overlay + n, sizeof(s->overlay) - (size_t)n, "%s%s", i ? ":" : "", name);
     }
-    int fd = tree_clone(rw_fd, "", false, false, userns_fd, e);
+    /* Older kernels cannot copy a mount that is nowhere attached; it is not needed elsewhere. */
+    int fd = home->mounted ? tree_setup(fcntl(home->rw_fd, F_DUPFD_CLOEXEC, 3), userns_fd, e)
+                           : tree_clone(home->rw_fd, "", false, false, userns_fd, e);
     if (fd < 0) {
         return err_wrap(e, "writable layer");
     }

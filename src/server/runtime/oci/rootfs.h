@@ -8,6 +8,7 @@
 #include "base/arena.h"
 #include "base/err.h"
 #include "server/config/config.h"
+#include "server/runtime/oci/home.h"
 #include "server/runtime/oci/hostimage.h"
 #include "server/runtime/oci/limits.h"
 #include "server/runtime/oci/stage.h"
@@ -28,6 +29,7 @@ int rootfs_builtin(const struct config_oci *cfg, const struct host_image *host, 
                    struct rootfs *ret, struct err *e);
 /* Puts layers and the writable layer (rw_fd: a directory with `upper` and `work`) on the stage as
  * an overlay, idmapped through userns_fd when >= 0. */
-int rootfs_stage(const struct rootfs *r, struct stage *s, int rw_fd, int userns_fd, struct err *e);
+int rootfs_stage(const struct rootfs *r, struct stage *s, const struct home *home, int userns_fd,
+                 struct err *e);
 /* Puts the directories of this machine over it. */
 int rootfs_stage_binds(const struct rootfs *r, struct stage *s, struct err *e);

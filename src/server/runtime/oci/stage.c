@@ -44,16 +44,9 @@ void stage_done(struct stage *s)
     s->n_mounts = 0;
 }
 
-int tree_clone(int dir_fd, const char *path, bool recursive, bool read_only, int userns_fd,
-               struct err *e)
+static int attributes_set(int fd, unsigned at, bool read_only, int userns_fd, const char *path,
+                          struct err *e)
 {
-    unsigned flags = OPEN_TREE_CLONE | OPEN_TREE_CLOEXEC | AT_EMPTY_PATH;
-    unsigned at = AT_EMPTY_PATH | (recursive ? AT_RECURSIVE : 0);
-    cleanup_close int fd =
-        (int)syscall(SYS_open_tree, dir_fd, path, flags | (recursive ? AT_RECURSIVE : 0));
-    if (fd < 0) {
-        return err_sys(e, errno, "clone the mount of '%s'", path);
-    }
     struct mount_attr attr = {
         .attr_set = MOUNT_ATTR_NOSUID | MOUNT_ATTR_NODEV | (read_only ? MOUNT_ATTR_RDONLY : 0),
         .propagation = MS_PRIVATE,
@@ -66,7 +59,29 @@ int tree_clone(int dir_fd, const char *path, bool recursive, bool read_only, int
         return err_sys(e, errno, "%s the mount of '%s'",
                        userns_fd >= 0 ? "map the ids of" : "set up", path);
     }
-    return take_fd(&fd);
+    return 0;
+}
+
+int tree_clone(int dir_fd, const char *path, bool recursive, bool read_only, int userns_fd,
+               struct err *e)
+{
+    unsigned flags = OPEN_TREE_CLONE | OPEN_TREE_CLOEXEC | AT_EMPTY_PATH;
+    unsigned at = AT_EMPTY_PATH | (recursive ? AT_RECURSIVE : 0);
+    cleanup_close int fd =
+        (int)syscall(SYS_open_tree, dir_fd, path, flags | (recursive ? AT_RECURSIVE : 0));
+    if (fd < 0) {
+        return err_sys(e, errno, "clone the mount of '%s'", path);
+    }
+    return attributes_set(fd, at, read_only, userns_fd, path, e) < 0 ? -1 : take_fd(&fd);
+}
+
+int tree_setup(int take_tree_fd, int userns_fd, struct err *e)
+{
+    cleanup_close int fd = take_tree_fd;
+    if (fd < 0) {
+        return err_sys(e, errno, "duplicate a descriptor");
+    }
+    return attributes_set(fd, AT_EMPTY_PATH, false, userns_fd, "", e) < 0 ? -1 : take_fd(&fd);
 }
 
 static struct stage_mount *stage_next(struct stage *s, int take_tree_fd)

@@ -75,6 +75,8 @@ static inline void stage_done_cleanup(struct stage *s)
  * what is mounted below along. A descriptor or -1. */
 int tree_clone(int dir_fd, const char *path, bool recursive, bool read_only, int userns_fd,
                struct err *e);
+/* The same for a detached mount that is not copied: takes the descriptor, and returns it. */
+int tree_setup(int take_tree_fd, int userns_fd, struct err *e);
 /* Take tree_fd. */
 void stage_add(struct stage *s, int take_tree_fd, const char *name);
 void stage_add_inside(struct stage *s, int take_tree_fd, const char *target, bool is_file);

@@ -268,7 +268,7 @@ static int open_file(const struct start_opts *so, const char *name, struct err *
 static int stage_all(const struct start_opts *so, struct stage *s, struct arena *a, struct err *e)
 {
     struct oci *o = so->o;
-    if (rootfs_stage(so->rootfs, s, so->rw_fd, so->userns_fd, e) < 0 ||
+    if (rootfs_stage(so->rootfs, s, so->home, so->userns_fd, e) < 0 ||
         rootfs_stage_binds(so->rootfs, s, e) < 0 || stage_volumes(so, s, e) < 0) {
         return -1;
     }

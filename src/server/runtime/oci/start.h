@@ -19,7 +19,8 @@ struct start_opts {
     int dir_fd;
     const char *dir, *hostname;
     int id_range; /* -1: no user namespace */
-    int userns_fd, rw_fd, netns_fd;
+    int userns_fd, netns_fd;
+    const struct home *home;
 };
 
 struct start {
