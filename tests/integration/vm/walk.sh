@@ -24,9 +24,8 @@ out=$(osb exec $id -- sh -c 'cat /proc/self/cgroup; cat /sys/fs/cgroup/memory.ma
 [[ $out == *0::/* && $out == *$((96 << 20))* ]] || die "inside: $out"
 osb exec $id -- sh -c 'head -c 300M /dev/zero | tail -c 299M >/dev/null' && die "300 MB fit into 96" || echo "ok out of memory: exit $?"
 grep -q "oom_kill [1-9]" $group/work/memory.events || die "$(cat $group/work/memory.events)"
-osb exec $id -- sh -c 'for i in $(seq 100); do sleep 1000 & done' >/dev/null 2>&1 || echo "ok too many processes: refused"
-[ "$(cat $group/work/pids.current)" -le 50 ] || die "pids: $(cat $group/work/pids.current)"
-osb exec $id -- true && die "no room was left for another process, and yet" || echo "ok execd answers beside a full group"
+osb exec $id -- sh -c 'for i in $(seq 100); do sleep 1000 & done' >/dev/null 2>&1 && die "100 processes fit into 50" || echo "ok too many processes: refused"
+osb exec $id -- true || die "it does not answer any more"
 
 osb sandbox pause $id >/dev/null
 is $group/cgroup.freeze 1
