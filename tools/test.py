@@ -190,6 +190,12 @@ def stage_chaos(s):
         s.pytest("fault", "tests/chaos")
 
 
+def stage_vm(s):
+    """On a machine with another kernel and other control groups than this one's."""
+    if s.check("build", ["tools/build", "release"]):
+        s.pytest("release", "tests/vm")
+
+
 def stage_soak(s):
     if s.check("build", ["tools/build", "release"]):
         s.pytest("release", "tests/soak")
@@ -198,7 +204,7 @@ def stage_soak(s):
 STAGES = {
     "lint": stage_lint, "build": stage_build, "tidy": stage_tidy, "unit": stage_unit, "threads": stage_threads,
     "fuzz": stage_fuzz, "integration": stage_integration, "integration-asan": stage_integration_asan,
-    "security": stage_security, "chaos": stage_chaos, "soak": stage_soak,
+    "security": stage_security, "chaos": stage_chaos, "vm": stage_vm, "soak": stage_soak,
 }
 ON_DEMAND = {"soak"}
 

@@ -4,7 +4,7 @@ emulated and slow, so the walk through it is a shell script that speaks to the s
 import os
 import sys
 
-sys.path.insert(0, os.path.join(os.path.dirname(os.path.abspath(__file__)), "..", "..", "support"))
+sys.path.insert(0, os.path.join(os.path.dirname(os.path.abspath(__file__)), "..", "support"))
 
 import vm  # noqa: E402
 
