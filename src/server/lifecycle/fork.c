@@ -206,7 +206,7 @@ static int fork_sandbox(struct forking *f, struct sandbox *sb, const struct fork
     FAULT_POINT("server.fork.recorded");
     int r = build_plans(f, sb, q, request, snap.id, a);
     r = r < 0 ? r : run(f, sb, snap.id);
-    if (snapshot_erase(f->lc, snap.id, &e) < 0) {
+    if (snapshot_end_fork(f->lc, snap.id, &e) < 0) {
         /* The next start would take it for a fork that was cut short. */
         log_error("the snapshot of a fork could not be erased", LOG_S("id", snap.id), LOG_ERR(&e));
         if (r == 0) {

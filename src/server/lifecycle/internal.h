@@ -130,6 +130,8 @@ int snapshot_record(struct lifecycle *lc, const struct caller *c, struct sandbox
 int snapshot_capture(struct lifecycle *lc, struct sandbox *sb, const char *id, struct err *e);
 /* What it holds and then its row. On failure the row stays, to be tried again. */
 int snapshot_erase(struct lifecycle *lc, const char *id, struct err *e);
+/* The same for the snapshot of a fork: from here on its sandboxes stay. */
+int snapshot_end_fork(struct lifecycle *lc, const char *id, struct err *e);
 
 /* ---- fork.c ---- */
 /* Whatever was made from this snapshot goes, with the first tick of the timers. */

@@ -77,8 +77,10 @@ static int capture(struct oci *o, const char *id, int dir_fd, int to_fd, struct 
     FAULT_POINT("oci.snapshot.begin");
     uint64_t begin = clock_mono_us();
     int r = cgroup_freeze(&o->cg, id, true, e);
+    uint64_t still = clock_mono_us();
     FAULT_POINT("oci.snapshot.frozen");
     r = r < 0 ? r : copy_tree(upper, to_fd, &opts, st, e);
+    uint64_t copied = clock_mono_us();
     FAULT_POINT("oci.snapshot.copied");
     struct err thaw = {0};
     if (cgroup_freeze(&o->cg, id, false, &thaw) < 0) {
@@ -89,8 +91,8 @@ static int capture(struct oci *o, const char *id, int dir_fd, int to_fd, struct 
     }
     FAULT_POINT("oci.snapshot.thawed");
     log_info("writable layer captured", LOG_S("id", id),
-             LOG_I("frozen_us", clock_mono_us() - begin), LOG_I("files", st->files),
-             LOG_I("bytes", st->bytes), LOG_I("shared", st->shared));
+             LOG_I("frozen_us", clock_mono_us() - begin), LOG_I("copy_us", copied - still),
+             LOG_I("files", st->files), LOG_I("bytes", st->bytes), LOG_I("shared", st->shared));
     return r;
 }
 
