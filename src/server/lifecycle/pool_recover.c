@@ -173,6 +173,9 @@ int pools_recover(struct lifecycle *lc, struct err *e)
     struct config *cfg = lifecycle_config(lc);
     cleanup_(json_free) struct json *tables = json_parse(str_from(cfg->pools), e);
     config_unref(cfg);
+    if (tables && json_len(tables) && !lc->rt->ops->activate) {
+        log_warn("[pool] has no effect here: this runtime has no pools");
+    }
     if (lc->rt->ops->activate &&
         (!tables || load_store(lc, e) < 0 || declare_all(lc, tables, e) < 0)) {
         return -1;
