@@ -359,21 +359,26 @@ static void plan_source(struct create_plan *plan)
     plan->spec.arch = plan->arch;
 }
 
-static void plan_policy(struct create_plan *plan)
+static int plan_policy(struct create_plan *plan, struct problem *p)
 {
     struct network_policy *np = plan->req.network_policy;
     if (!np) {
-        return;
+        return 0;
     }
     np->egress.has = true; /* the sidecar always gets the list, empty or not */
     struct buf b = BUF_INIT(CREATE_BODY_MAX);
     struct json_out o;
     json_out_init(&o, &b);
     json_encode(&o, &network_policy_table, np);
-    plan->spec.egress_policy = arena_str(&plan->arena, buf_str(&b));
+    /* Half a policy would be another policy: escapes can make it longer than it came. */
+    bool whole = !buf_failed(&b);
+    plan->spec.egress_policy = whole ? arena_str(&plan->arena, buf_str(&b)) : NULL;
     plan->spec.credential_proxy =
         plan->req.credential_proxy && plan->req.credential_proxy->enabled.v;
     buf_done(&b);
+    return whole ? 0
+                 : problem_set(p, 400, CODE_INVALID, "networkPolicy is longer than %u bytes",
+                               CREATE_BODY_MAX);
 }
 
 /* ---- what the store gets ---- */
@@ -472,7 +477,9 @@ int plan_build(struct str body, const struct config *cfg, struct create_plan **r
     }
     plan_source(plan);
     plan_labels(plan);
-    plan_policy(plan);
+    if (plan_policy(plan, p) < 0) {
+        return -1;
+    }
     plan_texts(plan);
     *ret = take_ptr(&plan);
     return 0;
