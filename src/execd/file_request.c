@@ -3,6 +3,7 @@
 #include <errno.h>
 
 #include "base/cleanup.h"
+#include "execd/fs_path.h"
 #include "execd/reply.h"
 
 void file_reply_error(struct http_reply *reply, const struct err *e)
@@ -78,4 +79,20 @@ struct str file_request_path(struct http_req *req, struct http_reply *reply)
         return STR_NULL;
     }
     return path;
+}
+
+void file_request_remove(struct http_req *req, struct http_reply *reply, const char *what,
+                         int (*remove)(const char *abs, struct err *e))
+{
+    struct str given;
+    for (size_t i = 0; (given = http_req_query_get(req, "path", i)).p; i++) {
+        struct err e = {0};
+        const char *abs = fs_path_resolve(http_req_arena(req), given, &e);
+        if (!abs || remove(abs, &e) < 0) {
+            reply_work_error(reply, 500, CODE_RUNTIME_ERROR, "error removing %s %.*s. %s", what,
+                             STR_FMT(given), e.msg);
+            return;
+        }
+    }
+    reply_work_empty(reply);
 }

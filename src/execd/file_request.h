@@ -22,5 +22,9 @@ struct file_item {
  * 400 is set. */
 struct file_item *file_request_items(struct http_req *req, struct http_reply *reply, bool is_map,
                                      const struct json_table *t, size_t *ret_n);
+/* Every path of the query, one after the other, up to the first that cannot be removed: 500. `what`
+ * is for the message. */
+void file_request_remove(struct http_req *req, struct http_reply *reply, const char *what,
+                         int (*remove)(const char *abs, struct err *e));
 /* The query's path, or STR_NULL when it is missing or empty; then the 400 is set. */
 struct str file_request_path(struct http_req *req, struct http_reply *reply);

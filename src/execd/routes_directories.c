@@ -87,15 +87,5 @@ void directories_create(struct http_req *req, struct http_reply *reply)
 
 void directories_delete(struct http_req *req, struct http_reply *reply)
 {
-    struct str given;
-    for (size_t i = 0; (given = http_req_query_get(req, "path", i)).p; i++) {
-        struct err e = {0};
-        const char *abs = fs_path_resolve(http_req_arena(req), given, &e);
-        if (!abs || fs_remove_tree(abs, &e) < 0) {
-            reply_work_error(reply, 500, CODE_RUNTIME_ERROR, "error removing directory %.*s. %s",
-                             STR_FMT(given), e.msg);
-            return;
-        }
-    }
-    reply_work_empty(reply);
+    file_request_remove(req, reply, "directory", fs_remove_tree);
 }

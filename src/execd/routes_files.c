@@ -57,17 +57,7 @@ void files_info(struct http_req *req, struct http_reply *reply)
 
 void files_delete(struct http_req *req, struct http_reply *reply)
 {
-    struct str given;
-    for (size_t i = 0; (given = http_req_query_get(req, "path", i)).p; i++) {
-        struct err e = {0};
-        const char *abs = fs_path_resolve(http_req_arena(req), given, &e);
-        if (!abs || fs_remove_file(abs, &e) < 0) {
-            reply_work_error(reply, 500, CODE_RUNTIME_ERROR, "error removing file %.*s. %s",
-                             STR_FMT(given), e.msg);
-            return;
-        }
-    }
-    reply_work_empty(reply);
+    file_request_remove(req, reply, "file", fs_remove_file);
 }
 
 static int change_permission(struct http_req *req, const struct passwd_db *db, const char *path,

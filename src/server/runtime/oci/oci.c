@@ -31,34 +31,34 @@ static struct sandbox *find(struct runtime *rt, const char *id, struct err *e)
     return sb;
 }
 
-static int oci_pause(struct runtime *rt, const char *id, struct err *e)
+/* Is it one that can be paused and resumed? */
+static int check_alive(struct runtime *rt, const char *id, struct err *e)
 {
-    struct oci *o = oci_of(rt);
-    struct sandbox *sb = find(rt, id, e);
-    if (!sb) {
-        return -1;
-    }
-    if (sb->status.state == RT_EXITED) {
+    const struct sandbox *sb = find(rt, id, e);
+    if (sb && sb->status.state == RT_EXITED) {
         return err_set(e, ERR_CONFLICT, "sandbox %s has ended", id);
     }
+    return sb ? 0 : -1;
+}
+
+static int oci_pause(struct runtime *rt, const char *id, struct err *e)
+{
+    if (check_alive(rt, id, e) < 0) {
+        return -1;
+    }
     FAULT_POINT("oci.pause.begin");
-    int r = cgroup_freeze(&o->cg, id, true, e);
+    int r = cgroup_freeze(&oci_of(rt)->cg, id, true, e);
     FAULT_POINT("oci.pause.end");
     return r;
 }
 
 static int oci_resume(struct runtime *rt, const char *id, struct err *e)
 {
-    struct oci *o = oci_of(rt);
-    struct sandbox *sb = find(rt, id, e);
-    if (!sb) {
+    if (check_alive(rt, id, e) < 0) {
         return -1;
     }
-    if (sb->status.state == RT_EXITED) {
-        return err_set(e, ERR_CONFLICT, "sandbox %s has ended", id);
-    }
     FAULT_POINT("oci.resume.begin");
-    int r = cgroup_freeze(&o->cg, id, false, e);
+    int r = cgroup_freeze(&oci_of(rt)->cg, id, false, e);
     FAULT_POINT("oci.resume.end");
     return r;
 }
