@@ -1,5 +1,8 @@
 """Logs, events, inspection and summary, as text and as JSON."""
 
+import datetime
+import re
+
 from osbserver import wait_for
 
 
@@ -10,7 +13,13 @@ def test_logs(server):
     r = server.call("GET", path)
     assert r.headers["Content-Type"].startswith("text/plain") and r.headers["Deprecation"] == "true"
     lines = r.text.strip().split("\n")
-    assert len(lines) == 2 and lines[0].endswith("out") and lines[1].endswith("err")
+    assert [re.sub(r"^\S+ ", "", x) for x in lines] == ["out", "err"]
+    # Each behind its time, which is one of now: RFC 3339, UTC, and never before the sandbox was made.
+    times = [datetime.datetime.fromisoformat(x.split(" ")[0]) for x in lines]
+    assert all(re.match(r"^\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d(\.\d+)?Z ", x) for x in lines), lines
+    made = datetime.datetime.fromisoformat(server.get(id)["createdAt"])
+    assert made <= times[0] <= datetime.datetime.now(datetime.timezone.utc)
+    assert all(abs(t - times[0]) < datetime.timedelta(minutes=10) for t in times)
     assert len(server.call("GET", path + "?tail=1").text.strip().split("\n")) == 1
     assert server.call("GET", path + "?since=1h").text.strip().endswith("err")
     seen = server.ok("GET", path + "?scope=container")
