@@ -17,6 +17,8 @@ import time
 
 ROOT = pathlib.Path(__file__).resolve().parent.parent.parent
 BIN = pathlib.Path(os.environ.get("OSB_BIN", ROOT / "build" / "bin"))
+# Sanitizers have memory of their own, and do not let mlock() through.
+SANITIZED = os.environ.get("OSB_FLAVOUR") in ("asan", "tsan")
 TOKEN = "test-token"
 PY = "/usr/bin/python3"
 SERVER = str(ROOT / "tests/support/echo_server.py")
@@ -217,6 +219,12 @@ class Net:
         return json.loads(r.stdout) if check and r.stdout.startswith("{") else r
 
     def close(self):
+        log = self.read_log() if (self.dir / "sidecar.log").exists() else ""
+        self._clean()
+        if "AddressSanitizer" in log or "runtime error:" in log:
+            raise AssertionError(log[-5000:])
+
+    def _clean(self):
         for p in reversed(self.procs):
             if p.poll() is None:
                 p.kill()

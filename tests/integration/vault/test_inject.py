@@ -8,7 +8,7 @@ import ssl
 import subprocess
 
 import pytest
-from vaultnet import GOOD, PY, bind, headers_of
+from vaultnet import GOOD, PY, SANITIZED, bind, headers_of
 
 SECRET = "s3cret-Value/+="
 
@@ -130,7 +130,7 @@ while (b := a.read(1 << 20)): t += len(b)
 print(t)
 """, timeout=170)
     assert r.stdout.split() == [str(n), str(n)]
-    assert api.rss_kb() < 64 << 10
+    assert SANITIZED or api.rss_kb() < 64 << 10
 
 
 def test_keep_alive_uses_one_connection(api):
@@ -234,7 +234,7 @@ for _ in range(30):
     rss, fds = api.rss_kb(), api.n_fds()
     api.client(PY, "-c", code)
     api.client(PY, "-c", code)
-    assert api.rss_kb() - rss < 1024
+    assert SANITIZED or api.rss_kb() - rss < 1024
     assert api.n_fds() <= fds + 4
 
 
