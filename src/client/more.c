@@ -1,4 +1,4 @@
-/* Metrics, snapshots and the egress policy. */
+/* Metrics, snapshots, the egress policy and the vault. */
 
 #include <errno.h>
 #include <stdio.h>
@@ -190,4 +190,34 @@ int osb_egress_delete(struct osb_sandbox *s, const char *const *targets, struct 
     }
     json_arr_end(&o);
     return policy_send(s, "DELETE", &body, e);
+}
+
+/* ---- vault ---- */
+
+static char *vault(struct osb_sandbox *s, const char *method, const char *body, struct osb_error *e)
+{
+    return osb_sandbox_request(
+        s, OSB_EGRESS,
+        &(struct osb_request){.method = method, .path = "/credential-vault", .body = body}, e);
+}
+
+char *osb_vault_create(struct osb_sandbox *s, const char *json, struct osb_error *e)
+{
+    return vault(s, "POST", json, e);
+}
+
+char *osb_vault_get(struct osb_sandbox *s, struct osb_error *e)
+{
+    return vault(s, "GET", NULL, e);
+}
+
+char *osb_vault_patch(struct osb_sandbox *s, const char *json, struct osb_error *e)
+{
+    return vault(s, "PATCH", json, e);
+}
+
+int osb_vault_delete(struct osb_sandbox *s, struct osb_error *e)
+{
+    cleanup_free char *text = vault(s, "DELETE", NULL, e);
+    return text ? 0 : -1;
 }

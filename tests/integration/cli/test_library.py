@@ -44,3 +44,16 @@ def test_exports_are_the_header():
         text = re.sub(r"/\*.*?\*/", "", f.read(), flags=re.S)
     declared = set(re.findall(r"OSB_API\s[^;]*?\b(osb_\w+)\s*\(", text))
     assert exported == declared
+
+
+def test_every_function_is_described():
+    """A comment directly above a function, or behind it on its line."""
+    with open(os.path.join(ROOT, "src", "client", "opensandbox.h")) as f:
+        text = f.read()
+    silent = []
+    for m in re.finditer(r"^OSB_API[^;]*?\b(osb_\w+)\([^;]*;[^\n]*", text, re.M):
+        above = text[:m.start()].rstrip("\n").split("\n")[-1]
+        described = above.endswith("*/") and above.startswith(("/* ", " *")) and not above.startswith("/* ----")
+        if not described and "/*" not in m.group(0):
+            silent.append(m.group(1))
+    assert silent == []
