@@ -12,6 +12,7 @@
 #include "base/clock.h"
 #include "base/log.h"
 #include "base/must.h"
+#include "egress/detach.h"
 #include "egress/vault/keep.h"
 #include "io/child.h"
 #include "io/timer.h"
@@ -70,17 +71,19 @@ static void launch(struct guard *g)
 {
     static const char *const argv[] = {"opensandbox-egress", NULL};
     int error = 0;
+    const int kept[] = {g->keep_fd, detach_fd()};
     const struct io_child_opts o = {
         .path = "/proc/self/exe",
         .argv = argv,
         .out = {IO_STDIO_FD, STDOUT_FILENO},
         .err = {IO_STDIO_FD, STDERR_FILENO},
-        .keep_fds = &g->keep_fd,
-        .n_keep_fds = 1,
+        .keep_fds = kept,
+        .n_keep_fds = kept[1] >= 0 ? 2 : 1,
     };
     g->started_ms = clock_mono_ms();
     g->n_starts++;
     g->child = io_child_spawn(g->loop, &o, on_end, g, &error);
+    detach_passed();
     if (!g->child) {
         log_error("cannot start the sidecar", LOG_S("reason", strerror(-error)));
         g->status = 1;

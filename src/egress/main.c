@@ -1,13 +1,16 @@
 /* opensandbox-egress: outbound policy and credential vault of one sandbox. */
 
+#include <errno.h>
 #include <fcntl.h>
 #include <signal.h>
 
 #include "base/cleanup.h"
 #include "base/log.h"
+#include "egress/detach.h"
 #include "egress/egress.h"
 #include "egress/guard.h"
 #include "egress/intercept/intercept.h"
+#include "egress/privilege.h"
 #include "egress/vault/api.h"
 
 struct egress_part *const egress_parts[] = {
@@ -16,10 +19,14 @@ struct egress_part *const egress_parts[] = {
     NULL,
 };
 
-static const char usage[] = "usage: opensandbox-egress [--supervise | --version | --help]\n"
-                            "\n"
-                            "Everything else is told by the environment: see opensandbox-egress(8)"
-                            ".\n";
+static const char usage[] =
+    "usage: opensandbox-egress [--supervise | --detach | --version | --help]\n"
+    "\n"
+    "  --supervise   start the sidecar again when it dies, with its vault\n"
+    "  --detach      the same, in the background: returns when it is ready\n"
+    "\n"
+    "Everything else is told by the environment: see opensandbox-egress(8)"
+    ".\n";
 
 /* The first place of OPENSANDBOX_LOG_OUTPUT that can be opened. */
 static int log_place(void)
@@ -47,18 +54,35 @@ static void on_stop(int signo, void *arg)
     io_loop_stop(g->loop);
 }
 
+/* What is kept over a restart is in one directory, which may be out of reach by its path for the
+ * user we become: so it is our working directory. */
+static int enter_state_dir(struct egress_config *c, struct err *e)
+{
+    if (!c->state_dir) {
+        return 0;
+    }
+    if (chdir(c->state_dir) < 0) {
+        return err_sys(e, errno, "%s", c->state_dir);
+    }
+    c->state_dir = ".";
+    c->policy_file = c->policy_file ? c->policy_file : "policy.json";
+    return 0;
+}
+
 static int run(void)
 {
     struct egress_config cfg;
     struct err e = {0};
-    log_init(LOG_INFO, LOG_JSON, log_place());
     if (egress_config_load(&cfg, &e) < 0) {
         log_error("cannot start", LOG_ERR(&e));
         return 1;
     }
     log_set_level(cfg.log_level);
     (void)signal(SIGPIPE, SIG_IGN);
-    struct egress *g = egress_new(&cfg, egress_parts, &e);
+    struct egress *g = NULL;
+    if (enter_state_dir(&cfg, &e) == 0 && privilege_drop(&cfg, &e) == 0) {
+        g = egress_new(&cfg, egress_parts, &e);
+    }
     if (!g) {
         log_error("cannot start", LOG_ERR(&e));
         egress_config_done(&cfg);
@@ -69,6 +93,7 @@ static int run(void)
     log_info("ready", LOG_S("version", OSB_VERSION), LOG_I("port", g->api_port),
              LOG_S("mode", cfg.nft ? "dns+nft" : "dns"),
              LOG_S("layout", cfg.inside ? "gateway" : "shared"));
+    detach_ready();
     io_loop_run(g->loop);
     egress_free(g);
     egress_config_done(&cfg);
@@ -81,8 +106,16 @@ int main(int argc, char **argv)
         (void)printf("opensandbox-egress %s\n", OSB_VERSION);
         return 0;
     }
+    log_init(LOG_INFO, LOG_JSON, log_place());
     if (argc == 2 && strcmp(argv[1], "--supervise") == 0) {
-        log_init(LOG_INFO, LOG_JSON, log_place());
+        return guard_run();
+    }
+    if (argc == 2 && strcmp(argv[1], "--detach") == 0) {
+        struct err e = {0};
+        if (detach(&e) < 0) {
+            log_error("cannot start", LOG_ERR(&e));
+            return 1;
+        }
         return guard_run();
     }
     if (argc > 1) {

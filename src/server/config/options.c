@@ -341,8 +341,8 @@ const struct option config_options[] = {
 
     {"egress.image", OPT_STR, AT(egress.image), "\"\"",
      .help = "Image of the egress sidecar; only the docker runtime needs one."},
-    {"egress.mode", OPT_STR, AT(egress.mode), "\"dns\"", .choices = egress_modes,
-     .help = "dns, or dns+nft to filter addresses too."},
+    {"egress.mode", OPT_STR, AT(egress.mode), "\"dns+nft\"", .choices = egress_modes,
+     .help = "dns+nft filters names and addresses; dns only names."},
     {"egress.disable_ipv6", OPT_BOOL, AT(egress.disable_ipv6), "true",
      .help = "No IPv6 in sandboxes with an egress policy."},
 

@@ -12,6 +12,7 @@
 #include "base/clock.h"
 #include "base/log.h"
 #include "base/must.h"
+#include "server/runtime/oci/gateway.h"
 #include "server/runtime/oci/images.h"
 #include "server/runtime/oci/oci.h"
 
@@ -55,8 +56,10 @@ static int adopt_running(struct oci *o, struct sandbox *sb, const struct sandbox
 {
     sb->pid = (pid_t)s->pid.v;
     sb->status.state = RT_RUNNING;
-    if (network_adopt(o->net, sb->pid, (uint32_t)s->ip.v, s->link ? s->link : "", &sb->net, e) <
-        0) {
+    const char *link = s->link ? s->link : "";
+    int r = s->egress.v ? gateway_adopt(o, sb, (uint32_t)s->ip.v, link, e)
+                        : network_adopt(o->net, sb->pid, (uint32_t)s->ip.v, link, &sb->net, e);
+    if (r < 0) {
         (void)close(take_pidfd);
         return -1;
     }

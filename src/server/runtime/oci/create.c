@@ -15,6 +15,7 @@
 #include "base/must.h"
 #include "server/runtime/oci/bundle.h"
 #include "server/runtime/oci/disk.h"
+#include "server/runtime/oci/gateway.h"
 #include "server/runtime/oci/images.h"
 #include "server/runtime/oci/life.h"
 #include "server/runtime/oci/limits.h"
@@ -109,8 +110,8 @@ int oci_check(struct runtime *rt, const struct runtime_spec *spec, struct err *e
     if (spec->limits.gpus) {
         return err_set(e, ERR_INVALID, "gpu: this host's runtime offers no GPU");
     }
-    if (spec->egress_policy) {
-        return err_set(e, ERR_UNSUPPORTED, "networkPolicy: this runtime has no egress control yet");
+    if (spec->egress_policy && gateway_check(o, spec, e) < 0) {
+        return -1;
     }
     if (spec->n_mounts + spec->n_volumes > OCI_BINDS_MAX - HOST_BINDS_MAX) {
         return err_set(e, ERR_INVALID, "volumes: at most %u", OCI_BINDS_MAX - HOST_BINDS_MAX);
@@ -158,6 +159,7 @@ static void fill_state(struct making *m)
         .volumes = volumes_names(spec, m->o->cfg->storage.ossfs_mount_root, &m->a),
         .labels = {.v = labels, .n = spec->n_labels, .has = spec->n_labels > 0},
         .standby = {spec->standby, spec->standby},
+        .egress = {spec->egress_policy != NULL, spec->egress_policy != NULL},
         .created_us = {true, clock_wall_us()},
         .cpu_millis = {m->limits.cpu_millis > 0, (int64_t)m->limits.cpu_millis},
         .memory_bytes = {m->limits.memory_bytes > 0, (int64_t)m->limits.memory_bytes},
@@ -198,11 +200,16 @@ static int write_identity(struct making *m, struct err *e)
     cleanup_(buf_done) struct buf hosts = BUF_INIT(4096), dns = BUF_INIT(4096);
     char ip[16];
     network_ip_format(m->sb->net.ip, ip);
+    if (m->sb->inner_fd >= 0) {
+        (void)snprintf(ip, sizeof(ip), "%s", GATEWAY_SANDBOX_ADDR);
+    }
     const char *name = m->state.hostname;
     (void)buf_printf(&hosts,
                      "127.0.0.1 localhost\n::1 localhost ip6-localhost ip6-loopback\n%s %s\n",
                      ip[0] ? ip : "127.0.1.1", name);
-    if (m->sb->net.ip) {
+    if (m->sb->inner_fd >= 0) {
+        (void)buf_add_cstr(&dns, "nameserver " GATEWAY_ADDR "\n");
+    } else if (m->sb->net.ip) {
         network_resolv_conf(m->o->net, &dns);
     }
     const struct {
@@ -249,6 +256,10 @@ static int prepare(struct making *m, enum runtime_stage *stage, struct err *e)
     m->state.ip = (struct opt_int){m->sb->net.ip != 0, m->sb->net.ip};
     m->state.link = m->sb->net.link;
     FAULT_POINT("oci.create.after_netns");
+    if (m->spec->egress_policy && gateway_make(o, m->sb, m->spec, m->home.dir_fd, m->dir, e) < 0) {
+        return -1;
+    }
+    FAULT_POINT("oci.create.after_gateway");
     struct cgroup_limits limits = m->limits;
     struct stat layer;
     if (m->disk_bytes && fstat(m->home.rw_fd, &layer) == 0) {
@@ -279,7 +290,7 @@ static int run(struct making *m, enum runtime_stage *stage, struct err *e)
         .id_range = m->sb->id_range,
         .userns_fd = m->userns_fd,
         .home = &m->home,
-        .netns_fd = m->sb->net.ns_fd,
+        .netns_fd = sandbox_ns(m->sb),
     };
     if (start_spawn(&m->start, &so, &m->a, e) < 0) {
         return -1;

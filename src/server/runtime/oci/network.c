@@ -518,7 +518,7 @@ static struct spare *resting_due(struct network *n, bool *ret_keep)
     if (node && list_entry(node, struct spare, node)->ready_ms <= clock_mono_ms()) {
         s = list_entry(list_pop_front(&n->resting), struct spare, node);
         n->n_resting--;
-        *ret_keep = n->recycle && n->n_ready < OCI_NETNS_RECYCLE_MAX;
+        *ret_keep = n->recycle && !s->lease.once && n->n_ready < OCI_NETNS_RECYCLE_MAX;
     }
     (void)pthread_mutex_unlock(&n->lock);
     return s;
@@ -602,4 +602,12 @@ void network_resolv_conf(const struct network *n, struct buf *out)
         (void)buf_printf(out, "nameserver %s\n", ip_format(&n->resolvers[i], text));
     }
     (void)buf_add_cstr(out, "options timeout:2 attempts:3\n");
+}
+
+void network_resolvers(const struct network *n, struct buf *out)
+{
+    char text[IP_TEXT_MAX];
+    for (size_t i = 0; i < n->n_resolvers; i++) {
+        (void)buf_printf(out, "%s%s", i ? "," : "", ip_format(&n->resolvers[i], text));
+    }
 }

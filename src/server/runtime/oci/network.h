@@ -18,6 +18,7 @@ struct net_lease {
     uint32_t ip;               /* host byte order; 0: loopback only */
     char link[LINK_NAME_MAX];  /* the host's end of the veth pair; "": none */
     struct link_counters base; /* what the link had counted when the lease began */
+    bool once;                 /* not for another sandbox: something was changed in it */
 };
 
 #define NET_LEASE_NONE ((struct net_lease){.ns_fd = -1})
@@ -43,4 +44,6 @@ bool network_tend(struct network *n);
 int network_sweep(struct network *n);
 /* The text of a sandbox's resolv.conf. */
 void network_resolv_conf(const struct network *n, struct buf *out);
+/* Its name servers, as "1.2.3.4,5.6.7.8". */
+void network_resolvers(const struct network *n, struct buf *out);
 void network_ip_format(uint32_t ip, char out[16]);

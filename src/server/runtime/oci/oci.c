@@ -167,13 +167,14 @@ static int oci_describe(struct runtime *rt, const char *id, struct buf *out, str
 static int oci_target(struct runtime *rt, const char *id, uint16_t port, struct runtime_target *ret)
 {
     struct oci *o = oci_of(rt);
-    int ns_fd = -1, r = -ENOENT;
+    int ns = -1, ns_fd = -1, r = -ENOENT;
     (void)pthread_mutex_lock(&o->lock);
     struct sandbox *sb = map_get(&o->sandboxes, str_from(id));
     if (sb) {
-        r = sb->is_up && sb->net.ns_fd >= 0 ? 0 : -EAGAIN;
+        ns = sb->inner_fd >= 0 && port != OCI_EGRESS_PORT ? sb->inner_fd : sb->net.ns_fd;
+        r = sb->is_up && ns >= 0 ? 0 : -EAGAIN;
     }
-    if (r == 0 && (ns_fd = fcntl(sb->net.ns_fd, F_DUPFD_CLOEXEC, 3)) < 0) {
+    if (r == 0 && (ns_fd = fcntl(ns, F_DUPFD_CLOEXEC, 3)) < 0) {
         r = -errno;
     }
     (void)pthread_mutex_unlock(&o->lock);
@@ -340,6 +341,9 @@ static void oci_free(struct runtime *rt)
         images_release(o, sb);
         if (sb->net.ns_fd >= 0) {
             (void)close(sb->net.ns_fd);
+        }
+        if (sb->inner_fd >= 0) {
+            (void)close(sb->inner_fd);
         }
         free(sb);
     }

@@ -35,9 +35,10 @@
 struct sandbox {
     char id[SANDBOX_ID_MAX + 1];
     pid_t pid;
-    struct net_lease net;
-    int id_range; /* -1: none */
-    bool is_up;   /* answers */
+    struct net_lease net; /* the gateway's, where there is one (gateway.h) */
+    int inner_fd;         /* network namespace behind a gateway; -1: `net` is its own */
+    int id_range;         /* -1: none */
+    bool is_up;           /* answers */
     struct runtime_status status;
     struct image *image;                /* of the store, pinned; NULL: one that needs no store */
     uint64_t stats_cpu_us, stats_at_us; /* at the last look */

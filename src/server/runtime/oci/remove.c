@@ -16,6 +16,7 @@
 #include "base/log.h"
 #include "base/must.h"
 #include "base/rand.h"
+#include "server/runtime/oci/gateway.h"
 #include "server/runtime/oci/limits.h"
 #include "server/runtime/oci/oci.h"
 #include "server/runtime/oci/volume.h"
@@ -65,7 +66,8 @@ int teardown(struct oci *o, const char *id, struct err *e)
         return -1;
     }
     FAULT_POINT("oci.remove.after_kill");
-    if (cgroup_remove(&o->cg, id, e) < 0) {
+    /* Its rules hold until everything they are for has ended. */
+    if (gateway_remove(o, id, e) < 0 || cgroup_remove(&o->cg, id, e) < 0) {
         return -1;
     }
     FAULT_POINT("oci.remove.after_cgroup");
@@ -96,6 +98,9 @@ int oci_remove(struct runtime *rt, const char *id, struct err *e)
         return err_wrap(e, "remove sandbox %s", id);
     }
     if (sb) {
+        if (sb->inner_fd >= 0) {
+            (void)close(sb->inner_fd);
+        }
         network_give_back(o->net, &sb->net);
         if (sb->id_range >= 0) {
             idrange_release(&o->ids, (uint32_t)sb->id_range);
@@ -120,7 +125,9 @@ static void sweep_id(const char *id, void *arg)
 {
     struct sweep *s = arg;
     struct err e = {0};
-    if (!sandbox_id_is_valid(id) || s->is_known(id, s->arg)) {
+    char of[SANDBOX_ID_MAX + 1];
+    if (!sandbox_id_is_valid(id) || s->is_known(id, s->arg) ||
+        (gateway_is_group(id, of) && s->is_known(of, s->arg))) {
         return;
     }
     if (oci_remove(&s->o->rt, id, &e) < 0) {

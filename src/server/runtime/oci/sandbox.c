@@ -30,7 +30,7 @@ struct sandbox *sandbox_add(struct oci *o, const char *id)
     struct sandbox *sb = NEW(struct sandbox);
     (void)snprintf(sb->id, sizeof(sb->id), "%s", id);
     sb->net = NET_LEASE_NONE;
-    sb->id_range = -1;
+    sb->id_range = sb->inner_fd = -1;
     sb->status.state = RT_CREATED;
     (void)pthread_mutex_lock(&o->lock);
     bool exists = map_get(&o->sandboxes, str_from(id)) != NULL;

@@ -28,6 +28,7 @@ static const struct json_field fields[] = {
     F(volumes, "volumes", JSON_F_STR_LIST),
     F(labels, "labels", JSON_F_STR_MAP),
     JSON_FIELD(struct sandbox_state, standby, "standby", JSON_F_BOOL),
+    JSON_FIELD(struct sandbox_state, egress, "egress", JSON_F_BOOL),
     JSON_FIELD(struct sandbox_state, pid, "pid", JSON_F_INT),
     JSON_FIELD(struct sandbox_state, pid_start, "pidStart", JSON_F_INT),
     JSON_FIELD(struct sandbox_state, id_range, "idRange", JSON_F_INT),

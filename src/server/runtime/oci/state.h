@@ -20,6 +20,7 @@ struct sandbox_state {
     struct str_list volumes; /* directories of volume.h that it may hold */
     struct str_map labels;
     struct opt_bool standby;       /* its entrypoint is not known yet */
+    struct opt_bool egress;        /* behind a gateway */
     struct opt_int pid, pid_start; /* of its first process; start time in clock ticks */
     struct opt_int id_range, ip;
     const char *link;
