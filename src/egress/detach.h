@@ -4,7 +4,7 @@
 
 #include "base/err.h"
 
-/* Returns in the background process only; 0, or -1 where there is none. */
+/* 0 when the first worker is ready; the guard goes on. The caller has nothing to do but to end. */
 int detach(struct err *e);
 /* In the guard: the descriptor that its first worker inherits; -1: none. */
 int detach_fd(void);
