@@ -85,14 +85,14 @@ class Stdio:
     def ask(self, method, params=None):
         return self.answer(self.start(method, params))
 
-    def call(self, name, _meta=None, **arguments):
-        params = {"name": name, "arguments": arguments}
+    def call(self, tool, /, _meta=None, **arguments):
+        params = {"name": tool, "arguments": arguments}
         if _meta:
             params["_meta"] = _meta
         return self.ask("tools/call", params)["result"]
 
-    def ok(self, name, **arguments):
-        r = self.call(name, **arguments)
+    def ok(self, tool, /, **arguments):
+        r = self.call(tool, **arguments)
         assert r["isError"] is False, r
         return r["structuredContent"]
 
@@ -172,17 +172,17 @@ class HttpSession:
         return self.post({"jsonrpc": "2.0", "id": next(self.http.ids), "method": method, "params": params or {}},
                          headers, **kw)
 
-    def call(self, name, _meta=None, **arguments):
+    def call(self, tool, /, _meta=None, **arguments):
         """All messages of the answer, the last of which is the result."""
-        params = {"name": name, "arguments": arguments}
+        params = {"name": tool, "arguments": arguments}
         if _meta:
             params["_meta"] = _meta
         with self.request("tools/call", params, stream=True) as r:
             assert r.status_code == 200, r.text
             return list(events(r))
 
-    def ok(self, name, **arguments):
-        r = self.call(name, **arguments)[-1]["result"]
+    def ok(self, tool, /, **arguments):
+        r = self.call(tool, **arguments)[-1]["result"]
         assert r["isError"] is False, r
         return r["structuredContent"]
 
