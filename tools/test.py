@@ -117,7 +117,7 @@ class Stage:
 def suites_below(path):
     """Directories below `path` that hold test files."""
     found = {os.path.dirname(f) for f in glob.glob(os.path.join(ROOT, path, "**", "test_*.py"), recursive=True)}
-    return sorted(found)
+    return sorted(f for f in found if f != os.path.join(ROOT, "tests/conformance/python"))  # started by the suite above it
 
 
 def tracked(*patterns):
@@ -190,6 +190,12 @@ def stage_chaos(s):
         s.pytest("fault", "tests/chaos")
 
 
+def stage_conformance(s):
+    """Clients as they are published."""
+    if s.check("build", ["tools/build", "release"]):
+        s.pytest("release", "tests/conformance")
+
+
 def stage_vm(s):
     """On a machine with another kernel and other control groups than this one's."""
     if s.check("build", ["tools/build", "release"]):
@@ -204,7 +210,8 @@ def stage_soak(s):
 STAGES = {
     "lint": stage_lint, "build": stage_build, "tidy": stage_tidy, "unit": stage_unit, "threads": stage_threads,
     "fuzz": stage_fuzz, "integration": stage_integration, "integration-asan": stage_integration_asan,
-    "security": stage_security, "chaos": stage_chaos, "vm": stage_vm, "soak": stage_soak,
+    "security": stage_security, "chaos": stage_chaos, "conformance": stage_conformance, "vm": stage_vm,
+    "soak": stage_soak,
 }
 ON_DEMAND = {"soak"}
 
