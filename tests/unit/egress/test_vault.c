@@ -276,8 +276,8 @@ static void policy_changes(void **state)
         "{}",
         "{\"defaultAction\":\"allow\"}",
         "{\"egress\":[{\"action\":\"allow\",\"target\":\"x.wild.example\"}]}",
-        "{\"egress\":[{\"action\":\"deny\",\"target\":\"*.wild.example\"},"
-        "{\"action\":\"allow\",\"target\":\"*.wild.example\"}]}",
+        ("{\"egress\":[{\"action\":\"deny\",\"target\":\"*.wild.example\"},"
+         "{\"action\":\"allow\",\"target\":\"*.wild.example\"}]}"),
     };
     for (size_t i = 0; i < ARRAY_LEN(bad); i++) {
         struct policy *p = policy_parse(str_from(bad[i]), &e);
