@@ -143,6 +143,23 @@ def test_import(server, point):
         empty(server)
 
 
+@pytest.mark.parametrize("point", points("image.derive."))
+def test_derive(server, point):
+    """A layer of a snapshot that has no record yet."""
+    for _ in range(ROUNDS):
+        id = server.create()["id"]
+        crash(server, point, lambda: server.call("POST", f"/v1/sandboxes/{id}/snapshots"))
+        wait_for("the end of the snapshot", lambda: not [
+            x for x in server.ok("GET", "/v1/snapshots")["items"] if x["status"]["state"] == "Creating"])
+        whole(server)
+        assert server.ping(id)
+        for x in server.ok("GET", "/v1/snapshots")["items"]:
+            server.ok("DELETE", f"/v1/snapshots/{x['id']}", status=204)
+        server.delete(id)
+        empty(server)
+        server.assert_clean()
+
+
 def test_every_point_is_here():
     known = {"image.pull.", "image.remove.", "image.import.", "image.derive."}
     assert all(any(p.startswith(k) for k in known) for p in POINTS), POINTS

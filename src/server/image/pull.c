@@ -195,6 +195,16 @@ static int read_image(struct pull *pl, const struct image_ref *ref, const char *
 
 /* ---- layers ---- */
 
+static bool unpack_cancelled(void *arg)
+{
+    struct pull *pl = arg;
+    report(pl, "", "unpacking", 0, 0);
+    (void)pthread_mutex_lock(&pl->lock);
+    bool stop = pl->cancelled || pl->failed;
+    (void)pthread_mutex_unlock(&pl->lock);
+    return stop;
+}
+
 /* Unpacks a downloaded blob and puts it into place under its diff id. */
 static int install_layer(struct pull *pl, size_t i, int blob_fd, struct err *e)
 {
@@ -206,8 +216,9 @@ static int install_layer(struct pull *pl, size_t i, int blob_fd, struct err *e)
     if (image_store_temp(pl->s, temp, &root, e) < 0) {
         return -1;
     }
-    int r = lseek(blob_fd, 0, SEEK_SET) < 0 ? err_sys(e, errno, "layer")
-                                            : layer_unpack(blob_fd, root, &stats, e);
+    int r = lseek(blob_fd, 0, SEEK_SET) < 0
+                ? err_sys(e, errno, "layer")
+                : layer_unpack_watched(blob_fd, root, unpack_cancelled, pl, &stats, e);
     if (r == 0 && strcmp(stats.diff_id + strlen("sha256:"), l->id) != 0) {
         r = err_set(e, ERR_INVALID, "layer %s unpacks to %s, not to what the image config names",
                     pl->layers[i].digest, stats.diff_id);

@@ -20,6 +20,7 @@
 #include <sys/xattr.h>
 
 #include "base/cleanup.h"
+#include "base/clock.h"
 #include "base/fd.h"
 #include "base/must.h"
 #include "server/image/digest.h"
@@ -35,6 +36,9 @@ struct dir_time {
 };
 
 struct unpacker {
+    bool (*cancelled)(void *arg); /* or NULL */
+    void *cancel_arg;
+    uint64_t asked_ms;
     int root_fd;
     bool whiteouts;
     struct archive *raw, *tar;
@@ -475,6 +479,16 @@ static int drain(struct unpacker *u)
                  : 0;
 }
 
+static bool is_cancelled(struct unpacker *u)
+{
+    uint64_t now = u->cancelled ? clock_mono_ms() : 0;
+    if (!u->cancelled || now - u->asked_ms < IMAGE_WATCH_MS) {
+        return false;
+    }
+    u->asked_ms = now;
+    return u->cancelled(u->cancel_arg);
+}
+
 static int unpack_all(struct unpacker *u, int fd)
 {
     struct archive_entry *ent;
@@ -492,6 +506,9 @@ static int unpack_all(struct unpacker *u, int fd)
         if (unpack_entry(u, ent) < 0) {
             return -1;
         }
+        if (is_cancelled(u)) {
+            return err_sys(u->e, ECANCELED, "unpacking a layer");
+        }
     }
     if (drain(u) < 0) {
         return -1;
@@ -501,9 +518,11 @@ static int unpack_all(struct unpacker *u, int fd)
     return 0;
 }
 
-static int unpack(int fd, int root_fd, bool whiteouts, struct unpack_stats *ret, struct err *e)
+static int unpack(int fd, struct unpacker what, struct unpack_stats *ret, struct err *e)
 {
-    struct unpacker u = {.root_fd = root_fd, .whiteouts = whiteouts, .parent_fd = -1, .e = e};
+    struct unpacker u = what;
+    u.parent_fd = -1;
+    u.e = e;
     u.digest = digest_new();
     u.block = xmalloc(READ_BLOCK);
     /* libarchive converts the UTF-8 names of pax headers through the locale of the thread. */
@@ -535,10 +554,18 @@ static int unpack(int fd, int root_fd, bool whiteouts, struct unpack_stats *ret,
 
 int layer_unpack(int fd, int root_fd, struct unpack_stats *ret, struct err *e)
 {
-    return unpack(fd, root_fd, true, ret, e);
+    return layer_unpack_watched(fd, root_fd, NULL, NULL, ret, e);
+}
+
+int layer_unpack_watched(int fd, int root_fd, bool (*cancelled)(void *arg), void *arg,
+                         struct unpack_stats *ret, struct err *e)
+{
+    struct unpacker u = {
+        .root_fd = root_fd, .whiteouts = true, .cancelled = cancelled, .cancel_arg = arg};
+    return unpack(fd, u, ret, e);
 }
 
 int rootfs_unpack(int fd, int root_fd, struct unpack_stats *ret, struct err *e)
 {
-    return unpack(fd, root_fd, false, ret, e);
+    return unpack(fd, (struct unpacker){.root_fd = root_fd}, ret, e);
 }

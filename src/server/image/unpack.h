@@ -1,6 +1,7 @@
 #pragma once
 /* Layer archives into directories that overlayfs understands. */
 
+#include <stdbool.h>
 #include <stdint.h>
 
 #include "base/err.h"
@@ -16,5 +17,8 @@ struct unpack_stats {
  * out of the root, hard links to what the layer does not contain, and absurd sizes are refused; the
  * caller then removes the directory. Devices are skipped: a sandbox gets its own. */
 int layer_unpack(int fd, int root_fd, struct unpack_stats *ret, struct err *e);
+/* The same; `cancelled` is asked now and then, and ends it with ECANCELED. */
+int layer_unpack_watched(int fd, int root_fd, bool (*cancelled)(void *arg), void *arg,
+                         struct unpack_stats *ret, struct err *e);
 /* The same for a plain root file system: whiteout names are ordinary files. */
 int rootfs_unpack(int fd, int root_fd, struct unpack_stats *ret, struct err *e);
