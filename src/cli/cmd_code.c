@@ -18,6 +18,22 @@ static bool on_event(const struct osb_event *ev, void *arg)
     return run_on_event(ev, arg);
 }
 
+/* Interpreters colour their tracebacks: for a terminal only. */
+static void print_traceback_line(const struct out *o, const char *line)
+{
+    cleanup_(buf_done) struct buf b = BUF_INIT(1u << 20);
+    for (const char *p = line; *p; p++) {
+        size_t n =
+            !o->color_err && p[0] == '\033' && p[1] == '[' ? strspn(p + 2, "0123456789;") : 0;
+        if (!o->color_err && p[0] == '\033' && p[1] == '[' && p[2 + n] == 'm') {
+            p += 2 + n;
+        } else {
+            (void)buf_add_char(&b, *p);
+        }
+    }
+    (void)fprintf(stderr, "%s\n", buf_cstr(&b));
+}
+
 /* 0, or an exit code after a message. */
 static int run_snippet(struct cli *x, struct osb_sandbox *s, const char *context,
                        const char *language, const char *code)
@@ -36,7 +52,7 @@ static int run_snippet(struct cli *x, struct osb_sandbox *s, const char *context
     const char *const *line = osb_result_traceback(r);
     if (line && *line) {
         for (; *line; line++) {
-            (void)fprintf(stderr, "%s\n", *line);
+            print_traceback_line(&x->out, *line);
         }
     } else {
         (void)fprintf(stderr, "%s: %s\n", osb_result_error_name(r), osb_result_error_value(r));
