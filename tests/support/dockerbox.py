@@ -89,10 +89,19 @@ class Engine:
             self.process.wait(60)
 
     def kill(self):
-        """As a crash. Its containerd and the containers' shims go on, and are found again."""
+        """As a crash. The containers' shims go on; its containerd dies with it, after a moment in which the next
+        dockerd would take it for alive."""
         if self.process and self.process.poll() is None:
             self.process.kill()
             self.process.wait()
+        deadline = time.monotonic() + 20 * SLOW
+        while pids := list(self._pids_of(f"/run/{self.name}/containerd/containerd.toml")):
+            for pid in pids:
+                with contextlib.suppress(OSError):
+                    os.kill(pid, signal.SIGKILL)
+            if time.monotonic() > deadline:
+                break
+            time.sleep(0.02)
 
     def log_tail(self, lines=30):
         with open(self.log_path, errors="replace") as f:

@@ -35,7 +35,7 @@ enum runtime_stage {
     STAGE_PVC_MISSING,
     STAGE_PVC,
     STAGE_PVC_DRIVER, /* it cannot mount a part of itself */
-    STAGE_SUB_PATH, /* it leads out of its volume, or there is none */
+    STAGE_SUB_PATH,   /* it leads out of its volume, or there is none */
     STAGE_OSSFS_ROOT,
     STAGE_OSSFS,
 };
