@@ -137,7 +137,9 @@ static int catch_up(struct docker *d, int64_t *ret_since, struct err *e)
             continue; /* of another server, or a create at work */
         }
         index_put(d, &c);
-        if (old.is_up && !old.is_leaving && old.state != c.state) {
+        /* Also what has ended and is known to have: whoever was told could not ask the engine while
+         * it was going down. */
+        if (old.is_up && !old.is_leaving && (old.state != c.state || c.state != RT_RUNNING)) {
             tell(d, c.id);
         }
     }
