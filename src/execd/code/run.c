@@ -27,13 +27,18 @@
 #define RESULT_MAX (60u << 20) /* an encoded result or error; a larger one is left out */
 /* A kernel that is interrupted just before the code begins goes idle and never replies. */
 #define INTERRUPTED_MS 1000u
+/* Between attempts to run what a kernel has aborted without running it, and how many. */
+#define ABORTED_MS 100u
+#define ABORTED_MAX 10
 #define BEGUN_MS 500u /* an interrupt waits so long for the code to have begun */
 
 struct code_run {
     struct context *context;
     struct execd *x;
     struct http_req *req; /* WAITING */
-    char *code;           /* WAITING */
+    char *code;
+    unsigned attempts; /* a kernel may abort what comes right behind an error: it is sent again */
+    bool again;
     struct event_stream es;
     char msg_id[UUID_LEN + 1];
     uint64_t started_ms;
@@ -104,7 +109,7 @@ static void finish(struct code_run *r)
 
 static void finish_if_over(struct code_run *r)
 {
-    if (r->pending) {
+    if (r->pending || r->again) {
         return;
     }
     if (r->replied && r->idle) {
@@ -125,6 +130,12 @@ static void set_error(struct code_run *r, struct str ename, struct str evalue)
 static void on_late(struct io_timer *t)
 {
     struct code_run *r = container_of(t, struct code_run, late);
+    if (r->again) {
+        r->again = r->idle = false;
+        rand_uuid(r->msg_id);
+        kernel_execute(r->context->kernel, r->msg_id, str_from(r->code));
+        return;
+    }
     if (r->es.blocked) {
         io_timer_start(&r->late, EXECD_KERNEL_IDLE_MS);
         return;
@@ -268,6 +279,11 @@ static void on_result(struct code_run *r, const struct kernel_message *m, bool c
 static void on_reply(struct code_run *r, const struct json *content)
 {
     struct str status = json_str(json_get(content, "status"));
+    if (str_eq(status, STR("aborted")) && !r->interrupt_sent && r->attempts++ < ABORTED_MAX) {
+        r->again = true;
+        io_timer_start(&r->late, ABORTED_MS);
+        return;
+    }
     r->replied = true;
     if (str_eq(status, STR("ok")) || r->error) {
         return;
@@ -380,7 +396,6 @@ void code_run_ready(struct code_run *r)
     r->started_ms = clock_mono_ms();
     event_stream_start(&r->es, r->x, req, str_from(r->context->id));
     kernel_execute(r->context->kernel, r->msg_id, str_from(r->code));
-    free(take_ptr(&r->code));
 }
 
 void code_run_start(struct context *c, struct http_req *req, struct str code)
