@@ -400,3 +400,28 @@ def test_an_access_token_comes_late_too(server):
     r = server.call("POST", url, {"command": "echo ${EXECD_ACCESS_TOKEN-hidden}"}, key=False,
                     headers={"X-EXECD-ACCESS-TOKEN": "s3cret-token"})
     assert r.status_code == 200 and "hidden" in r.text
+
+
+def test_volumes_of_the_template(server):
+    volume = {"name": "shared", "pvc": {"claimName": "pool-claim", "deleteOnSandboxTermination": True}, "mountPath": "/data"}
+    make_pool(server, template={**TEMPLATE, "volumes": [volume]}, most=2)
+    waiting = members(server)
+    one, two = take(server)["id"], take(server)["id"]
+    assert {one, two} == waiting
+    server.run(one, "echo shared > /data/x")
+    assert server.run(two, "cat /data/x")[0] == "shared"
+
+
+def test_a_snapshot_of_a_taken_one(server):
+    make_pool(server, most=1)
+    id = take(server)["id"]
+    server.run(id, "echo kept > /root/kept")
+    snapshot = server.ok("POST", f"/v1/sandboxes/{id}/snapshots", {}, status=202)["id"]
+    try:
+        wait_for("the snapshot", lambda: server.ok("GET", f"/v1/snapshots/{snapshot}")["status"]["state"] == "Ready")
+        again = server.ok("POST", "/v1/sandboxes", {"snapshotId": snapshot, "resourceLimits": {}}, status=202)["id"]
+        server.wait_state(again, "Running")
+        assert server.run(again, "cat /root/kept")[0] == "kept"
+        server.delete(again)
+    finally:
+        server.ok("DELETE", f"/v1/snapshots/{snapshot}", status=204)
