@@ -149,6 +149,25 @@ static void the_hash_ignores_white_space(void **state)
     plan_free(c);
 }
 
+static void allowed_host_paths(void **state)
+{
+    static const struct {
+        const char *path, *entry;
+        bool want;
+    } cases[] = {
+        {"/srv/a", "/srv/a", true},   {"/srv/a/b", "/srv/a", true}, {"/srv/a/b", "/srv/a/", true},
+        {"/srv/ab", "/srv/a", false}, {"/srv", "/srv/a", false},    {"/anything", "/", true},
+        {"C:/x/y", "c:/x", true},     {"D:/x/y", "c:/x", false},    {"/x/y", "c:/x", false},
+    };
+    (void)state;
+    for (size_t i = 0; i < sizeof(cases) / sizeof(cases[0]); i++) {
+        bool got = host_path_allowed(str_from(cases[i].path), str_from(cases[i].entry));
+        if (got != cases[i].want) {
+            fail_msg("%s below %s", cases[i].path, cases[i].entry);
+        }
+    }
+}
+
 static void refusals(void **state)
 {
     static const struct {
@@ -173,6 +192,16 @@ static void refusals(void **state)
          "requires networkPolicy"},
         {"{" BASE ",\"volumes\":[{\"name\":\"a\",\"mountPath\":\"/a\"}]}", 422, CODE_INVALID,
          "[\"body\",\"volumes\",0]"},
+        {"{" BASE
+         ",\"volumes\":[{\"name\":\"a\",\"mountPath\":\"/a\",\"host\":{\"path\":\"/x\"}}]}",
+         400, "VOLUME::HOST_PATH_NOT_ALLOWED", "/x"},
+        {"{" BASE
+         ",\"volumes\":[{\"name\":\"a\",\"mountPath\":\"/dev/x\",\"pvc\":{\"claimName\":\"x\"}}]}",
+         400, "VOLUME::INVALID_MOUNT_PATH", "/dev/x"},
+        {"{" BASE
+         ",\"volumes\":[{\"name\":\"a\",\"mountPath\":\"/a\",\"pvc\":{\"claimName\":\"x\"},"
+         "\"subPath\":\"a/../..\"}]}",
+         400, "VOLUME::INVALID_SUB_PATH", ".."},
         {"{\"extensions\":{\"poolRef\":\"p\"},\"snapshotId\":\"s\"}", 422, CODE_INVALID, "poolRef"},
         {"{" BASE ",\"extensions\":{\"access.renew.extend.seconds\":\"299\"}}", 400, CODE_INVALID,
          "between 300 and 86400"},
@@ -216,7 +245,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(sizes),           cmocka_unit_test(shell_words),
         cmocka_unit_test(a_whole_request), cmocka_unit_test(the_hash_ignores_white_space),
-        cmocka_unit_test(refusals),
+        cmocka_unit_test(refusals),        cmocka_unit_test(allowed_host_paths),
     };
     return cmocka_run_group_tests(tests, setup, teardown);
 }
