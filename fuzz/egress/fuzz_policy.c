@@ -30,6 +30,6 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
     cleanup_(policy_free) struct policy *patched = policy_patch(p, text, &e);
     cleanup_(policy_free) struct policy *less = policy_without(p, text, &removed, &e);
     cleanup_(policy_free) struct policy *all = policy_overlay(p, lines, patched);
-    must(all->n_rules >= p->n_rules);
+    must(all->n_rules >= p->n_rules && (!less || less->n_rules + removed == p->n_rules));
     return 0;
 }

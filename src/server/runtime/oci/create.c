@@ -23,6 +23,7 @@
 #include "server/runtime/oci/rootfs.h"
 #include "server/runtime/oci/stage.h"
 #include "server/runtime/oci/start.h"
+#include "server/runtime/oci/trust.h"
 #include "server/runtime/oci/volume.h"
 
 /* Everything one create holds on to. */
@@ -268,6 +269,10 @@ static int prepare(struct making *m, enum runtime_stage *stage, struct err *e)
     if (m->engine->kind == ENGINE_RUNSC && limits.pids) {
         /* It has several threads of its own for each task inside. */
         limits.pids = limits.pids * OCI_RUNSC_PIDS_EACH + OCI_RUNSC_PIDS_OWN;
+    }
+    if (m->spec->egress_policy && m->spec->credential_proxy &&
+        trust_write(m->home.dir_fd, m->home.rw_fd, e) < 0) {
+        return -1;
     }
     if (write_identity(m, e) < 0 || cgroup_make(&o->cg, m->spec->id, &limits, e) < 0) {
         return -1;

@@ -23,6 +23,7 @@
 #include "server/runtime/oci/life.h"
 #include "server/runtime/oci/limits.h"
 #include "server/runtime/oci/stage.h"
+#include "server/runtime/oci/trust.h"
 #include "server/runtime/oci/volume.h"
 
 #define EXECD_PATH "/opt/opensandbox/execd"
@@ -75,7 +76,7 @@ static const char *const *make_env(const struct start_opts *so, struct arena *a)
         n_image++;
     }
     const char **v =
-        arena_array(a, ARRAY_LEN(defaults) + n_image + so->spec->n_env + 2, sizeof(*v));
+        arena_array(a, ARRAY_LEN(defaults) + n_image + so->spec->n_env + 8, sizeof(*v));
     for (size_t i = so->spec->n_env; i-- > 0;) {
         if (!has_name(v, n, so->spec->env[i].key)) {
             v[n++] = arena_printf(a, "%s=%s", so->spec->env[i].key, so->spec->env[i].value);
@@ -92,6 +93,12 @@ static const char *const *make_env(const struct start_opts *so, struct arena *a)
         bool is_home = strcmp(defaults[i].key, "HOME") == 0;
         if (!has_name(v, n, defaults[i].key) && !(is_home && image_user(so))) {
             v[n++] = arena_printf(a, "%s=%s", defaults[i].key, defaults[i].value);
+        }
+    }
+    bool opened = so->spec->egress_policy && so->spec->credential_proxy;
+    for (const struct trust_var *t = trust_vars; opened && t->name; t++) {
+        if (!has_name(v, n, t->name)) {
+            v[n++] = arena_printf(a, "%s=%s", t->name, t->value);
         }
     }
     if (!has_name(v, n, "HOSTNAME")) {
