@@ -10,6 +10,7 @@
 #include "egress/events.h"
 #include "egress/limits.h"
 #include "egress/store.h"
+#include "egress/webhook.h"
 
 static void routes_collect(struct egress *g)
 {
@@ -55,6 +56,24 @@ static int parts_start(struct egress *g, struct err *e)
     return 0;
 }
 
+static void on_name_refused(struct str name, void *arg)
+{
+    webhook_send(arg, name);
+}
+
+static int webhook_start(struct egress *g, struct err *e)
+{
+    if (!g->cfg.webhook) {
+        return 0;
+    }
+    g->webhook =
+        webhook_new(g->loop, dns_server_resolver(g->dns), g->cfg.webhook, g->cfg.sandbox_id, e);
+    if (g->webhook) {
+        events_on_name(g->events, on_name_refused, g->webhook);
+    }
+    return g->webhook ? 0 : -1;
+}
+
 static int start(struct egress *g, struct err *e)
 {
     g->events = events_new(g->loop, g->cfg.sandbox_id);
@@ -62,7 +81,8 @@ static int start(struct egress *g, struct err *e)
     g->policy = g->enforcer ? policy_store_new(g, e) : NULL;
     /* The proxy listens before packets are sent to it, rules are there before anybody is told. */
     g->dns = g->policy ? dns_server_new(g, e) : NULL;
-    if (!g->dns || policy_store_start(g->policy, e) < 0 || parts_start(g, e) < 0) {
+    if (!g->dns || webhook_start(g, e) < 0 || policy_store_start(g->policy, e) < 0 ||
+        parts_start(g, e) < 0) {
         return -1;
     }
     routes_collect(g);
@@ -100,6 +120,7 @@ void egress_free(struct egress *g)
             (*p)->stop(g);
         }
     }
+    webhook_free(g->webhook);
     dns_server_free(g->dns);
     policy_store_free(g->policy);
     enforcer_free(g->enforcer);

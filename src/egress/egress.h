@@ -20,6 +20,7 @@ struct egress;
 struct enforcer;
 struct events;
 struct policy_store;
+struct webhook;
 
 /* A part of the program beside policy and DNS. All callbacks run on the loop; each may be NULL. */
 struct egress_part {
@@ -47,6 +48,7 @@ struct egress {
     struct enforcer *enforcer;
     struct dns_server *dns;
     struct events *events;
+    struct webhook *webhook; /* NULL: none */
     struct http_server *api;
     struct http_route *routes;
     struct egress_part *const *parts; /* ends with NULL */

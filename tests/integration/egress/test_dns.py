@@ -2,7 +2,7 @@
 
 import pytest
 
-from egressnet import EVIL, GOOD, GOOD6, OTHER_DNS, RESOLVER
+from egressnet import EVIL, GOOD, GOOD6, OTHER_DNS, RESOLVER, wait_for
 
 
 @pytest.fixture(autouse=True)
@@ -110,3 +110,13 @@ def test_what_was_refused_is_counted_and_logged(net):
     assert events["total"] == before + 1
     assert any(e["kind"] == "name" and e["target"] == "counted.evil.test" for e in events["events"])
     assert '"target.host":"counted.evil.test"' in net.log()
+
+
+def test_the_webhook_is_told(fresh):
+    """In spite of the policy, which denies the webhook's own host; its lookup is no event."""
+    n = fresh()
+    n.start({"egress": []}, OPENSANDBOX_EGRESS_DENY_WEBHOOK="http://good.test/hook?a=b")
+    assert n.lookup("Told.Evil.test")["rcode"] == "NXDOMAIN"
+    wait_for("the call", lambda: b"POST /hook?a=b".hex() in n.world_log())
+    assert n.api("GET", "/events").json()["total"] == 1
+    assert n.connect(GOOD) != "ok"
