@@ -13,7 +13,6 @@ from common import ROOT, table, write_json
 sys.path.append(os.path.join(ROOT, "tests", "support"))
 
 NAME = "docker"
-ROUNDS = int(os.environ.get("BENCH_ROUNDS", "10"))
 
 
 def through(server, rounds):
@@ -47,7 +46,7 @@ def plain(engine, rounds):
     return made, gone
 
 
-def run():
+def measure(rounds):
     from dockerbox import Engine
     from dockerserver import DockerServer
     from osbserver import Server
@@ -62,22 +61,18 @@ def run():
         for name, make in cases:
             server = make().start()
             try:
-                rows.append((name, *through(server, ROUNDS)))
+                rows.append((name, *through(server, rounds)))
             finally:
                 server.close()
-        rows.append(("docker run, docker exec", *plain(engine, ROUNDS)))
+        rows.append(("docker run, docker exec", *plain(engine, rounds)))
     finally:
         engine.close()
     return [{"what": name, "create_p50_ms": round(statistics.median(made), 1), "create_max_ms": round(max(made), 1),
              "remove_p50_ms": round(statistics.median(gone), 1)} for name, made, gone in rows]
 
 
-def main():
-    rows = run()
+def run(opts):
+    rows = measure(max(opts.rounds, 2) * 3)
     write_json(NAME, rows)
-    print(table("Docker", ["", "create to first command, median ms", "longest ms", "removal, median ms"],
-                [[r["what"], r["create_p50_ms"], r["create_max_ms"], r["remove_p50_ms"]] for r in rows]))
-
-
-if __name__ == "__main__":
-    main()
+    table("create to first command on Docker", ["", "median ms", "longest ms", "removal, median ms"],
+          [[r["what"], r["create_p50_ms"], r["create_max_ms"], r["remove_p50_ms"]] for r in rows])
