@@ -211,7 +211,7 @@ static void use_template(struct pool *p, struct checked *c)
 struct pool *pool_make(struct lifecycle *lc, const char *owner, const char *name,
                        const struct json *tmpl, const struct pool_capacity *cap, struct problem *pr)
 {
-    struct checked c;
+    struct checked c = {0};
     if (template_check(lc, tmpl, &c, pr) < 0) {
         return NULL;
     }
@@ -229,7 +229,7 @@ struct pool *pool_make(struct lifecycle *lc, const char *owner, const char *name
 int pool_set_template(struct lifecycle *lc, struct pool *p, const struct json *tmpl,
                       struct problem *pr)
 {
-    struct checked c;
+    struct checked c = {0};
     if (template_check(lc, tmpl, &c, pr) < 0) {
         return -1;
     }
@@ -330,7 +330,7 @@ int pool_complete(struct lifecycle *lc, const struct caller *c, struct create_pl
                 : plan_build(buf_str(&text), cfg, &whole, p);
     config_unref(cfg);
     buf_done(&text);
-    if (r < 0) {
+    if (r < 0 || !whole) {
         return -1;
     }
     whole->pool = arena_strdup(&whole->arena, name);

@@ -81,7 +81,7 @@ static struct sandbox *make(struct lifecycle *lc, const struct pool *p, const ch
                          : problem_set(pr, 503, "SANDBOX::LIMIT_REACHED",
                                        "this server has as many sandboxes as it may");
     config_unref(cfg);
-    if (r < 0) {
+    if (r < 0 || !plan) {
         return NULL;
     }
     plan->pool = arena_strdup(&plan->arena, p->name);
