@@ -12,6 +12,10 @@ import pytest
 
 ROOT = os.path.dirname(os.path.dirname(os.path.dirname(os.path.dirname(os.path.abspath(__file__)))))
 BIN = os.environ.get("OSB_BIN", os.path.join(ROOT, "build", "bin"))
+# Inside the sandboxes always the static execd: one with a sanitizer needs its libraries and memory.
+EXECD = os.path.join(BIN, "execd")
+if os.environ.get("OSB_FLAVOUR") in ("asan", "tsan") and os.path.exists(os.path.join(ROOT, "build", "bin", "execd")):
+    EXECD = os.path.join(ROOT, "build", "bin", "execd")
 
 CONFIG = """
 [server]
@@ -21,7 +25,7 @@ data_dir = "{dir}/data"
 [runtime]
 type = "oci"
 [oci]
-execd = "{bin}/execd"
+execd = "{execd}"
 run_dir = "/run/{name}"
 bridge = "{name}"
 subnet = "10.{net}.0.0/16"
@@ -37,7 +41,7 @@ class Server:
         self.dir = tempfile.mkdtemp(prefix=self.name)
         config = os.path.join(self.dir, "server.toml")
         with open(config, "w") as f:
-            f.write(CONFIG.format(dir=self.dir, bin=os.path.abspath(BIN), name=self.name,
+            f.write(CONFIG.format(dir=self.dir, execd=os.path.abspath(EXECD), name=self.name,
                                   net=100 + os.getpid() % 100))
         self.log = open(os.path.join(self.dir, "log"), "w")
         self.process = subprocess.Popen([os.path.join(BIN, "opensandbox-server"), "--config", config],

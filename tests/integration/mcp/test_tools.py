@@ -18,7 +18,7 @@ def test_create_look_renew_kill(env):
     m = Stdio(env=env)
     r = m.call("sandbox_create", _meta={"progressToken": "p1"}, image="host", timeout_seconds="300",
                metadata={"made": "mcp", "kind": "one"}, env={"COLOUR": "green"}, entrypoint=["sleep", "infinity"],
-               resource={"cpu": "1", "memory": "128Mi"})
+               resource={"cpu": "1", "memory": "512Mi"})
     assert r["isError"] is False
     made = r["structuredContent"]
     assert json.loads(r["content"][0]["text"]) == made and len(r["content"]) == 1
