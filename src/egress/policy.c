@@ -137,7 +137,7 @@ static int text_of(const struct json *v, const char *what, struct str *ret, stru
 static int rule_decode(struct policy_rule *r, const struct json *j, struct err *e)
 {
     struct str action, target;
-    enum policy_action a;
+    enum policy_action a = POLICY_DENY;
     if (!json_is_object(j)) {
         return err_set(e, ERR_INVALID, "a rule must be an object");
     }
@@ -336,6 +336,7 @@ struct policy *policy_overlay(const struct policy *user, const struct policy *de
 {
     const struct policy *all[] = {deny, allow, user};
     size_t total = 0;
+    must(user);
     for (size_t i = 0; i < ARRAY_LEN(all); i++) {
         total += all[i] ? all[i]->n_rules : 0;
     }
