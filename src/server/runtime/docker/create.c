@@ -3,6 +3,7 @@
 
 #include <errno.h>
 #include <stdio.h>
+#include <time.h>
 
 #include "base/cleanup.h"
 #include "base/clock.h"
@@ -46,7 +47,8 @@ int container_make(struct making *m, const char *name, struct json *body, const 
                    const struct runtime_spec *pull, char ret_cid[CONTAINER_ID_MAX],
                    enum runtime_stage *ret_stage, struct err *e)
 {
-    bool pulled = false, cleared = false;
+    bool pulled = false;
+    uint64_t deadline = clock_mono_ms() + DOCKER_REMOVE_WAIT_MS;
     for (;;) {
         cleanup_(engine_answer_done) struct engine_answer a;
         *ret_stage = STAGE_START;
@@ -65,12 +67,14 @@ int container_make(struct making *m, const char *name, struct json *body, const 
             pulled = true;
             continue;
         }
-        /* What a create of this id left that was cut short. */
-        if (a.status == 409 && !cleared) {
+        /* What a create of this id left that was cut short. The engine may still be at it: then the
+         * name is taken before there is anything to remove. */
+        if (a.status == 409 && clock_mono_ms() < deadline) {
             if (container_remove(m->d, name, e) < 0) {
                 return -1;
             }
-            cleared = true;
+            struct timespec pause = {0, 20 * 1000000L};
+            (void)nanosleep(&pause, NULL);
             continue;
         }
         (void)engine_check(&a, "create", e);
