@@ -18,9 +18,11 @@ def net():
     if os.geteuid() != 0:
         pytest.skip("network namespaces need root")
     n = egressnet.Net()
-    n.start({"defaultAction": "deny", "egress": [{"action": "allow", "target": "good.test"}, {"action": "allow", "target": "*.good.test"}]})
-    yield n
-    n.close()
+    try:
+        n.start({"defaultAction": "deny", "egress": [{"action": "allow", "target": "good.test"}, {"action": "allow", "target": "*.good.test"}]})
+        yield n
+    finally:
+        n.close()
 
 
 @pytest.fixture(autouse=True)

@@ -17,9 +17,11 @@ def needs_root():
 def net():
     """One network and one sidecar per file; tests set the policy they need."""
     n = egressnet.Net()
-    n.start({"defaultAction": "deny", "egress": []})
-    yield n
-    n.close()
+    try:
+        n.start({"defaultAction": "deny", "egress": []})
+        yield n
+    finally:
+        n.close()
 
 
 @pytest.fixture
