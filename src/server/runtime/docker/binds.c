@@ -24,7 +24,7 @@ static bool is_below(struct str path, struct str dir)
         dir.n--;
     }
     return str_eq(dir, STR("/")) ||
-           (str_starts(path, dir) && (path.n == dir.n || path.p[dir.n] == '/'));
+           (path.p && str_starts(path, dir) && (path.n == dir.n || path.p[dir.n] == '/'));
 }
 
 /* What the path really is, as far as it exists. */

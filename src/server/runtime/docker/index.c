@@ -186,6 +186,7 @@ bool index_get(struct docker *d, const char *id, struct container *ret)
 
 void index_put(struct docker *d, const struct container *c)
 {
+    must(c);
     (void)pthread_mutex_lock(&d->lock);
     struct container *have = map_get(&d->containers, str_from(c->id));
     if (have && strcmp(have->cid, c->cid) == 0) {
