@@ -91,13 +91,13 @@ static void unknown_keys_are_noted(void **state)
     struct err e = {0};
     struct config_notes n = {0};
     struct config *c = config_parse(
-        "x.toml", STR("[server]\nprot = 1\nloop = 'uvloop'\n[docker]\nnetwork_mode = 'host'\n"), &n,
+        "x.toml", STR("[server]\nprot = 1\nloop = 'uvloop'\n[kubernetes]\nnamespace = 'x'\n"), &n,
         &e);
     assert_non_null(c);
     assert_int_equal(n.n, 3);
     assert_string_equal(n.v[0], "x.toml:2: server.prot is no option of this server");
     assert_non_null(strstr(n.v[1], "has no effect here"));
-    assert_non_null(strstr(n.v[2], "x.toml:5: docker.network_mode has no effect here"));
+    assert_non_null(strstr(n.v[2], "x.toml:5: kubernetes.namespace has no effect here"));
     config_notes_done(&n);
     config_unref(c);
 }
