@@ -30,6 +30,14 @@ def test_terminal(osb, box):
     assert "Your name? " in r.stdout and "Hello, Ada" in r.stdout and r.stdout.endswith("[exit 2]\n")
 
 
+def test_policy_and_vault(osb):
+    r = run("example_policy", "host", env=osb.env)
+    assert r.returncode == 0, r.stderr
+    assert r.stdout == ("created: api.example is there\npatched: pkg.example is there\ndeleted: pkg.example is not there\n"
+                        "deleted: bad.example is there\na wrong rule: invalid\nthe vault keeps its secret\n"
+                        "an old revision: conflict\nrevision 2: yes\ndeleted: not_found\n")
+
+
 def test_cxx(local):
     r = run("example_usable", env=local.env)
     assert r.returncode == 0 and r.stdout.split()[1:] == ["invalid", "1"]

@@ -61,3 +61,23 @@ def test_policy_of_a_sandbox_that_has_none(shared):
     assert r["isError"] is True and r["content"][0]["text"].startswith("Error executing tool egress_get_policy: ")
     r = shared.call("egress_patch_rules", sandbox_id=shared.box, rules=[{"action": "allow", "target": "example.com"}])
     assert r["isError"] is True
+
+
+def test_policy(env):
+    m = Stdio("--toolset", "core,egress", env=env)
+    policy = {"defaultAction": "deny", "egress": [{"action": "allow", "target": "good.example"}]}
+    box = m.ok("sandbox_create", image="host", network_policy=policy)["sandbox_id"]
+    try:
+        now = m.ok("egress_get_policy", sandbox_id=box)
+        assert now["default_action"] == "deny" and now["egress"] == policy["egress"] and now["mode"]
+        now = m.ok("egress_patch_rules", sandbox_id=box, rules=[{"action": "allow", "target": "more.example"},
+                                                                {"action": "deny", "target": "good.example"}])
+        assert {r["target"]: r["action"] for r in now["egress"]} == {"more.example": "allow", "good.example": "deny"}
+        now = m.ok("egress_delete_rules", sandbox_id=box, targets=["more.example", "never.example"])
+        assert now["egress"] == [{"action": "deny", "target": "good.example"}]
+        r = m.call("egress_patch_rules", sandbox_id=box, rules=[{"action": "allow", "target": "not a name"}])
+        assert r["isError"] is True
+        assert m.ok("egress_get_policy", sandbox_id=box) == now
+    finally:
+        m.ok("sandbox_kill", sandbox_id=box)
+    assert m.close() == 0 and m.stderr == ""
