@@ -145,6 +145,7 @@ int create_spec_read(struct cli *x, struct create_spec *ret)
 {
     struct create_spec *s = ret;
     const char *image = arg_get(&x->args, "image");
+    const char *snapshot = arg_get(&x->args, "snapshot");
     const char *user = arg_get(&x->args, "image-auth-username");
     const char *password = arg_get(&x->args, "image-auth-password");
     *s = (struct create_spec){0};
@@ -153,8 +154,11 @@ int create_spec_read(struct cli *x, struct create_spec *ret)
     for (const struct osb_pair *e = s->extensions; e && e->key; e++) {
         pooled |= strcmp(e->key, "poolRef") == 0;
     }
-    image = image || pooled ? image : x->set.default_image;
-    if (!image && !pooled) {
+    if (image && snapshot) {
+        return cli_fail(x, "--image and --snapshot exclude each other.");
+    }
+    image = image || pooled || snapshot ? image : x->set.default_image;
+    if (!image && !pooled && !snapshot) {
         return cli_fail(x, "No image: give --image, or set defaults.image with `osb config set`.");
     }
     if (!user != !password) {
@@ -166,6 +170,7 @@ int create_spec_read(struct cli *x, struct create_spec *ret)
     s->entrypoint = arg_list(&x->args, "entrypoint");
     s->opts = (struct osb_create_opts){
         .image = image,
+        .snapshot_id = snapshot,
         .image_user = user,
         .image_password = password,
         .env = s->env,

@@ -8,6 +8,9 @@
      .letter = 'i',                                                                                \
      .type = ARG_TEXT,                                                                             \
      .help = "Image to start from (defaults.image of the configuration)."},                        \
+        {.name = "snapshot",                                                                       \
+         .type = ARG_TEXT,                                                                         \
+         .help = "Snapshot to start from, instead of an image."},                                  \
         {.name = "image-auth-username",                                                            \
          .type = ARG_TEXT,                                                                         \
          .help = "User at the image's registry."},                                                 \

@@ -139,6 +139,10 @@ def test_snapshot_restore_and_fork(osb, box):
         assert one["metadata"]["who"] == "fork" and one["expires_at"]
         assert osb.ok("exec", one["id"], "--", "sh", "-c", "cat /root/x; echo $WHO").split() == ["state", "me"]
         osb.ok("sandbox", "kill", one["id"])
+    again = json.loads(osb.ok("sandbox", "create", "--snapshot", snap["id"], "-o", "json"))["id"]
+    assert osb.ok("exec", again, "--", "cat", "/root/x") == "state\n"
+    osb.ok("sandbox", "kill", again)
+    assert "exclude each other" in osb("sandbox", "create", "--snapshot", snap["id"], "-i", "host").stderr
     osb.ok("snapshot", "delete", snap["id"])
     assert osb("snapshot", "get", snap["id"]).returncode == 1
 
