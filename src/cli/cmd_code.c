@@ -1,7 +1,11 @@
 /* osb code: a snippet, a file, or a conversation with an interpreter in a sandbox. */
 
+#include <poll.h>
+#include <pthread.h>
+#include <signal.h>
 #include <stdio.h>
 #include <string.h>
+#include <sys/eventfd.h>
 #include <unistd.h>
 
 #include "base/fd.h"
@@ -60,6 +64,73 @@ static int run_snippet(struct cli *x, struct osb_sandbox *s, const char *context
     return 1;
 }
 
+/* ---- a conversation ---- */
+
+/* Ctrl-C at the prompt drops what was typed; while code runs it interrupts the code. */
+struct talk {
+    struct cli *x;
+    struct osb_sandbox *s;
+    char context[64];
+    const char *language;
+    bool tty;
+    int ended_fd; /* the code has ended, for the thread that watches */
+};
+
+static int pressed_fd = -1; /* counts Ctrl-C */
+
+static void on_press(int signo)
+{
+    (void)signo;
+    (void)eventfd_write(pressed_fd, 1);
+}
+
+static bool take_press(void)
+{
+    eventfd_t n;
+    return eventfd_read(pressed_fd, &n) == 0;
+}
+
+/* Interrupts what runs; the second time, or when nobody answers, also stops waiting for it. */
+static void *watch_presses(void *arg)
+{
+    struct talk *t = arg;
+    struct pollfd p[] = {{.fd = pressed_fd, .events = POLLIN},
+                         {.fd = t->ended_fd, .events = POLLIN}};
+    bool again = false;
+    for (;;) {
+        (void)poll(p, ARRAY_LEN(p), -1);
+        if (p[1].revents) {
+            return NULL;
+        }
+        if (p[0].revents && take_press()) {
+            if (osb_code_interrupt(t->s, t->context, NULL) < 0 || again) {
+                osb_cancel(t->x->token);
+            }
+            again = true;
+        }
+    }
+}
+
+static int run_block(struct talk *t, const char *code)
+{
+    pthread_t watcher;
+    if (!t->tty) {
+        return run_snippet(t->x, t->s, t->context, t->language, code);
+    }
+    t->ended_fd = eventfd(0, EFD_CLOEXEC);
+    t->x->token = osb_token_new();
+    must(t->ended_fd >= 0 && t->x->token);
+    must(pthread_create(&watcher, NULL, watch_presses, t) == 0);
+    int r = run_snippet(t->x, t->s, t->context, t->language, code);
+    must(eventfd_write(t->ended_fd, 1) == 0);
+    (void)pthread_join(watcher, NULL);
+    (void)take_press(); /* it came too late for this one, and the next is not meant */
+    (void)close(t->ended_fd);
+    osb_token_free(t->x->token);
+    t->x->token = NULL;
+    return r;
+}
+
 /* A block goes on after a colon or a backslash, until a blank line. */
 static bool goes_on(const struct buf *b, const char *line)
 {
@@ -68,20 +139,33 @@ static bool goes_on(const struct buf *b, const char *line)
            (n && b->len > n + 1 && (line[0] == ' ' || line[0] == '\t'));
 }
 
-static int converse(struct cli *x, struct osb_sandbox *s, const char *language)
+/* False when Ctrl-C came before a line. */
+static bool prompt(const struct talk *t, bool inside)
 {
-    struct osb_error e = {0};
-    char id[64];
+    struct pollfd p[] = {{.fd = STDIN_FILENO, .events = POLLIN},
+                         {.fd = pressed_fd, .events = POLLIN}};
+    if (!t->tty) {
+        return true;
+    }
+    (void)fputs(inside ? "... " : ">>> ", stderr);
+    while (poll(p, ARRAY_LEN(p), -1) < 0) {
+    }
+    if (p[1].revents && take_press()) {
+        (void)fputs("\nKeyboardInterrupt\n", stderr);
+        return false;
+    }
+    return true;
+}
+
+static int read_and_run(struct talk *t)
+{
     cleanup_free char *line = NULL;
     size_t cap = 0;
     cleanup_(buf_done) struct buf code = BUF_INIT(1u << 20);
-    bool tty = isatty(STDIN_FILENO);
-    if (osb_context_new(s, language, NULL, id, &e) < 0) {
-        return cli_error(x, &e, "Create context");
-    }
     for (;;) {
-        if (tty) {
-            (void)fputs(code.len ? "... " : ">>> ", stderr);
+        if (!prompt(t, code.len > 0)) {
+            buf_clear(&code);
+            continue;
         }
         ssize_t n = getline(&line, &cap, stdin);
         if (n <= 0) {
@@ -90,12 +174,31 @@ static int converse(struct cli *x, struct osb_sandbox *s, const char *language)
         line[n - 1] = line[n - 1] == '\n' ? '\0' : line[n - 1];
         (void)buf_printf(&code, "%s\n", line);
         if (!goes_on(&code, line)) {
-            (void)run_snippet(x, s, id, language, buf_cstr(&code));
+            (void)run_block(t, buf_cstr(&code));
             buf_clear(&code);
         }
     }
-    int r = code.len ? run_snippet(x, s, id, language, buf_cstr(&code)) : 0;
-    (void)osb_context_delete(s, id, NULL);
+    if (t->tty) {
+        (void)fputc('\n', stderr);
+    }
+    return code.len ? run_block(t, buf_cstr(&code)) : 0;
+}
+
+static int converse(struct cli *x, struct osb_sandbox *s, const char *language)
+{
+    struct osb_error e = {0};
+    struct talk t = {.x = x, .s = s, .language = language, .tty = isatty(STDIN_FILENO)};
+    if (osb_context_new(s, language, NULL, t.context, &e) < 0) {
+        return cli_error(x, &e, "Create context");
+    }
+    if (t.tty) {
+        struct sigaction sa = {.sa_handler = on_press, .sa_flags = SA_RESTART};
+        pressed_fd = eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK);
+        must(pressed_fd >= 0);
+        (void)sigaction(SIGINT, &sa, NULL);
+    }
+    int r = read_and_run(&t);
+    (void)osb_context_delete(s, t.context, NULL);
     return r;
 }
 

@@ -32,3 +32,43 @@ def test_conversation(osb, box):
     t.expect(">>> ")
     t.type("\x04")
     assert t.wait() == 0
+
+
+def test_ctrl_c_interrupts_and_ctrl_d_leaves(osb, box):
+    t = Term([osb.exe, "code", box], osb.env)
+    t.expect(">>> ")
+    t.type("kept = 7\n")
+    t.expect(">>> ")
+    for _ in range(2):  # and again: the prompt that came back is as good as the first
+        t.type("import time; print('be' + 'gun', flush=True); time.sleep(600)\n")
+        t.expect("begun\r\n")
+        t.type("\x03")
+        t.expect("KeyboardInterrupt")
+        t.expect(">>> ")
+    t.type("kept * 6\n")
+    t.expect(r"\b42\b")
+    t.expect(">>> ")
+    t.type("half of a li\x03")  # at the prompt it drops what was typed
+    t.expect(">>> ")
+    t.type("def f():\n")
+    t.expect(r"\.\.\. ")
+    t.type("\x03")
+    t.expect(">>> ")
+    t.type("kept + 1\n")
+    t.expect(r"\b8\b")
+    t.expect(">>> ")
+    t.type("\x04")
+    assert t.wait() == 0
+
+
+def test_a_second_ctrl_c_does_not_wait(osb, box):
+    t = Term([osb.exe, "code", box], osb.env)
+    t.expect(">>> ")
+    t.type("import time\nexec(\"while True:\\n try: print('lo'+'op', flush=True); time.sleep(600)\\n except BaseException: pass\")\n")
+    t.expect("loop")
+    t.type("\x03")
+    t.expect("loop")
+    t.type("\x03")
+    t.expect(">>> ")
+    t.type("\x04")
+    assert t.wait() == 0
