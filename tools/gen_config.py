@@ -31,15 +31,15 @@ This page is written by `tools/gen_config.py`.
 
 def options(text):
     """(section, key, default, help) in order."""
-    section, words = "", []
+    section, before, words = "", [], []  # before: said of a section whose only key is any name
     for line in text.split("\n"):
         head = re.match(r"^#?\s*\[\[?([\w.]+)\]?\]", line)
         pair = re.match(r"^#?\s*([A-Za-z_][\w.]*) = (.*)$", line)
         if head and not pair:
-            section, words = head.group(1), []
+            section, before, words = head.group(1), words, []
         elif pair:
-            yield section, pair.group(1), pair.group(2), " ".join(words)
-            words = []
+            yield section, pair.group(1), pair.group(2), " ".join(words or before)
+            before, words = [], []
         elif line.startswith("# "):
             words.append(line[2:].strip())
         else:

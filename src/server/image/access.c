@@ -72,15 +72,21 @@ static const struct image_registry_conf *registry_conf(const struct image_store 
     return NULL;
 }
 
+const char *store_mirror_of(const struct image_store *s, const char *registry)
+{
+    const struct image_registry_conf *conf = registry_conf(s, registry);
+    return conf ? conf->mirror : NULL;
+}
+
 struct registry *store_open_registry(const struct image_store *s, const struct image_ref *ref,
-                                     const char *user, const char *password)
+                                     const char *user, const char *password, bool mirror)
 {
     const struct image_registry_conf *conf = registry_conf(s, ref->registry);
     cleanup_free char *file_user = NULL, *file_password = NULL;
     struct registry_opts o = {.user = user, .password = password};
     if (conf) {
         o.ca_file = conf->ca_file;
-        o.mirror = conf->mirror;
+        o.mirror = mirror ? conf->mirror : NULL;
         o.plain_http = conf->insecure;
         o.skip_verify = conf->skip_verify;
     }

@@ -338,7 +338,7 @@ int image_push(struct image_store *s, const struct image_push *push, struct err 
     }
     int r = pack_image(&p, s, img, e);
     if (r == 0) {
-        struct registry *reg = store_open_registry(s, &ref, push->user, push->password);
+        struct registry *reg = store_open_registry(s, &ref, push->user, push->password, false);
         r = push_packed(reg, &p, image_ref_reference(&ref), e);
         registry_free(reg);
     }

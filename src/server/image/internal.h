@@ -72,6 +72,9 @@ int docker_config_auth(const char *path, const char *registry, char **ret_user,
                        char **ret_password);
 
 struct registry;
-/* A registry with what the configuration and the Docker config file know about it; `user` wins. */
+/* Its mirror, or NULL. */
+const char *store_mirror_of(const struct image_store *s, const char *registry);
+/* A registry with what the configuration and the Docker config file know about it; `user` wins.
+ * `mirror`: its mirror is asked, where it has one. */
 struct registry *store_open_registry(const struct image_store *s, const struct image_ref *ref,
-                                     const char *user, const char *password);
+                                     const char *user, const char *password, bool mirror);

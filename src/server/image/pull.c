@@ -9,6 +9,7 @@
 #include "base/cleanup.h"
 #include "base/clock.h"
 #include "base/fault.h"
+#include "base/log.h"
 #include "base/must.h"
 #include "server/image/digest.h"
 #include "server/image/internal.h"
@@ -349,35 +350,70 @@ static int pull_layers(struct pull *pl, struct err *e)
     return r;
 }
 
+/* From one place: the mirror of the registry, or the registry. */
+static int pull_from(struct pull *pl, const struct image_ref *ref, const char *name, bool mirror,
+                     struct err *e)
+{
+    const char *arch = pl->p->arch ? pl->p->arch : image_host_arch();
+    pl->total = pl->done = 0;
+    pl->next = 0;
+    pl->failed = false;
+    pl->img = NEW(struct image);
+    pl->img->name = xstrdup(name);
+    pl->img->pulled = true;
+    pl->img->created_us = clock_wall_us();
+    pl->reg = store_open_registry(pl->s, ref, pl->p->user, pl->p->password, mirror);
+    registry_on_cancel(pl->reg, pull_cancelled, pl);
+    report(pl, "", "resolving", 0, 0);
+    int r = read_image(pl, ref, arch, e);
+    r = r < 0 ? r : pull_layers(pl, e);
+    registry_free(pl->reg);
+    pl->reg = NULL;
+    if (r < 0) {
+        image_free(pl->img);
+        pl->img = NULL;
+    }
+    return r;
+}
+
+/* A mirror is a shortcut: whatever is wrong with it, the registry has the last word. Layers and
+ * parts of layers that came from it are kept, as they go by their digests. */
+static int pull_around(struct pull *pl, const struct image_ref *ref, const char *name,
+                       const char *mirror, struct err *e)
+{
+    struct err first = *e;
+    *e = (struct err){0};
+    log_warn("a mirror failed, asking the registry itself", LOG_S("image", name),
+             LOG_S("mirror", mirror), LOG_ERR(&first));
+    int r = pull_from(pl, ref, name, false, e);
+    if (r < 0) {
+        struct err second = *e;
+        (void)err_set(e, second.code, "%.*s (and its mirror %.100s: %.*s)", ERR_MSG_MAX / 3,
+                      second.msg, mirror, ERR_MSG_MAX / 3, first.msg);
+        e->sys = second.sys;
+    }
+    return r;
+}
+
 static struct image *pull_now(struct image_store *s, const struct image_pull *p,
                               const struct image_ref *ref, const char *name, const char *key,
                               struct err *e)
 {
-    const char *arch = p->arch ? p->arch : image_host_arch();
+    const char *mirror = store_mirror_of(s, ref->registry);
     struct pull pl = {.s = s, .p = p, .key = key};
     (void)pthread_mutex_init(&pl.lock, NULL);
-    pl.img = NEW(struct image);
-    pl.img->name = xstrdup(name);
-    pl.img->pulled = true;
-    pl.img->created_us = clock_wall_us();
-    pl.reg = store_open_registry(s, ref, p->user, p->password);
-    registry_on_cancel(pl.reg, pull_cancelled, &pl);
     store_adding(s, 1);
-    report(&pl, "", "resolving", 0, 0);
-    int r = read_image(&pl, ref, arch, e);
-    r = r < 0 ? r : pull_layers(&pl, e);
+    int r = pull_from(&pl, ref, name, mirror != NULL, e);
+    if (r < 0 && mirror && !pl.cancelled) {
+        r = pull_around(&pl, ref, name, mirror, e);
+    }
     store_adding(s, -1);
-    registry_free(pl.reg);
     if (r == 0) {
         report(&pl, "", "ready", pl.total, pl.total);
     } else if (pl.cancelled) {
         (void)err_sys(e, ECANCELED, "pull of %s", name);
     }
     (void)pthread_mutex_destroy(&pl.lock);
-    if (r < 0) {
-        image_free(pl.img);
-        return NULL;
-    }
     return pl.img;
 }
 

@@ -3,10 +3,12 @@
 import base64
 import json
 import os
+import socket
 import ssl
 import subprocess
 
 import pytest
+from gate import Gate
 from osbserver import request_body
 from registry import Image, Registry, tar_of
 
@@ -88,6 +90,49 @@ def test_a_mirror_is_asked_instead(make, registry, base):
     r = server.call("POST", "/v1/sandboxes", body("registry.invalid/far/away:1"))
     assert r.status_code == 202, r.text
     assert server.get(r.json()["id"])["image"]["uri"] == "registry.invalid/far/away:1"
+
+
+def mirrored(make, registry, mirror):
+    return make(f'[images]\ndocker_config = ""\n[images.mirrors]\n"{registry.host}" = "{mirror}"\n')
+
+
+def test_a_mirror_nobody_answers_at(make, registry, base):
+    Image([base, tar_of([("dead", b"mirror\n")])]).push(registry.host, "t/dead-mirror", "1")
+    with socket.socket() as s:  # bound, so that nobody else gets it, and never listening
+        s.bind(("127.0.0.1", 0))
+        server = mirrored(make, registry, f"http://127.0.0.1:{s.getsockname()[1]}")
+        id = server.create(image={"uri": f"{registry.host}/t/dead-mirror:1"}, entrypoint=["/bin/sleep", "600"])["id"]
+        assert server.run(id, "cat /dead")[0] == "mirror"
+        r = server.call("POST", "/v1/sandboxes", body(f"{registry.host}/t/nowhere:1"))
+        assert refused(r) and "404" in r.json()["message"] and "mirror" in r.json()["message"], r.text  # both are named
+
+
+def test_a_mirror_without_the_image(make, registry, base, tmp_path):
+    other = Registry(str(tmp_path))
+    try:
+        Image([base, tar_of([("where", b"mirror\n")])]).push(other.host, "t/both", "1")
+        Image([base, tar_of([("where", b"registry\n")])]).push(registry.host, "t/both", "1")
+        Image([base, tar_of([("where", b"registry\n")])]).push(registry.host, "t/only", "1")
+        server = mirrored(make, registry, f"http://{other.host}")
+        for name, where in (("both", "mirror"), ("only", "registry")):
+            id = server.create(image={"uri": f"{registry.host}/t/{name}:1"}, entrypoint=["/bin/sleep", "600"])["id"]
+            assert server.run(id, "cat /where")[0] == where
+    finally:
+        other.stop()
+
+
+def test_a_mirror_that_has_the_manifest_and_refuses_the_layers(make, registry, base):
+    image = Image([base, tar_of([("top", b"whole\n")])])
+    image.push(registry.host, "t/gated", "1")
+    gate = Gate(image)
+    gate.broken = 1000
+    try:
+        server = mirrored(make, registry, f"http://{gate.name.split('/')[0]}")
+        id = server.create(image={"uri": f"{registry.host}/t/gated:1"}, entrypoint=["/bin/sleep", "600"])["id"]
+        assert server.run(id, "cat /top")[0] == "whole"
+        assert gate.manifest_requests() == 1 and any(gate.layer_requests().values())
+    finally:
+        gate.close()
 
 
 def test_policies(make, registry, base):
