@@ -294,6 +294,68 @@ static const struct cli_cmd renew = {.name = "renew",
                                      .args = {"SANDBOX_ID"},
                                      .run = run_renew};
 
+/* ---- metadata ---- */
+
+/* What the command line says as a patch, in which NULL deletes; NULL after a message. */
+static struct osb_pair *metadata_patch(struct cli *x, size_t *ret_n)
+{
+    cleanup_free const char **remove = arg_list(&x->args, "remove");
+    size_t n = 0, n_remove = 0;
+    while (remove[n_remove]) {
+        n_remove++;
+    }
+    struct osb_pair *p = xcalloc(x->args.n_pos + n_remove + 1, sizeof(*p));
+    for (const char **word = x->args.pos + 1; *word; word++) {
+        const char *equals = strchr(*word, '=');
+        if (!equals || equals == *word) {
+            (void)cli_usage(x, "Invalid value for 'KEY=VALUE': '%s' is not KEY=VALUE.", *word);
+            pairs_free(p);
+            return NULL;
+        }
+        p[n++] = (struct osb_pair){xstrndup(*word, (size_t)(equals - *word)), xstrdup(equals + 1)};
+    }
+    for (size_t i = 0; i < n_remove; i++) {
+        p[n++] = (struct osb_pair){xstrdup(remove[i]), NULL};
+    }
+    *ret_n = n;
+    return p;
+}
+
+static int run_metadata(struct cli *x)
+{
+    struct osb_error e = {0};
+    const char *id = x->args.pos[0];
+    size_t n;
+    cleanup_(pairs_free) struct osb_pair *patch = metadata_patch(x, &n);
+    if (!patch) {
+        return EXIT_USAGE;
+    }
+    if (!cli_client(x)) {
+        return 1;
+    }
+    cleanup_(osb_info_free) struct osb_info *i =
+        n ? osb_patch_metadata(x->client, id, patch, &e) : osb_info_get(x->client, id, &e);
+    if (!i) {
+        return cli_error(x, &e, "%s metadata of sandbox %s", n ? "Change" : "Get", id);
+    }
+    cleanup_(json_free) struct json *wire = json_parse(str_from(osb_info_json(i)), NULL);
+    const struct json *m = json_get(wire, "metadata");
+    cleanup_(json_free) struct json *all = m ? json_clone(m) : json_object_new();
+    out_model(&x->out, "Sandbox Metadata", all);
+    return 0;
+}
+
+static const struct cli_opt metadata_opts[] = {
+    {.name = "remove", .type = ARG_TEXT, .many = true, .help = "Key to remove; repeatable."},
+    TREE_OUTPUT,
+    {0},
+};
+static const struct cli_cmd metadata_cmd = {.name = "metadata",
+                                            .help = "Show metadata, or change it.",
+                                            .opts = metadata_opts,
+                                            .args = {"SANDBOX_ID", "[KEY=VALUE]..."},
+                                            .run = run_metadata};
+
 /* ---- endpoint, health, metrics ---- */
 
 static int run_endpoint(struct cli *x)
@@ -385,6 +447,14 @@ static bool on_metrics(const struct osb_metrics *m, void *arg)
 {
     struct cli *x = arg;
     cleanup_(buf_done) struct buf b = BUF_INIT(4096);
+    if (m->error) {
+        /* A line on stderr in every format: what is on stdout are samples. */
+        enum out_format format = x->out.format;
+        x->out.format = OUT_RAW;
+        out_warn(&x->out, "%s", m->error);
+        x->out.format = format;
+        return true;
+    }
     cleanup_(json_free) struct json *j = metrics_model(m);
     if (x->out.format == OUT_JSON) {
         (void)json_dump(j, &b, 0);
@@ -438,8 +508,8 @@ static const struct cli_cmd metrics = {.name = "metrics",
                                        .args = {"SANDBOX_ID"},
                                        .run = run_metrics};
 
-static const struct cli_cmd *const subs[] = {&create,    &list,    &get,   &kill_cmd,
-                                             &pause_cmd, &resume,  &renew, &endpoint,
-                                             &health,    &metrics, NULL};
+static const struct cli_cmd *const subs[] = {&create,    &list,   &get,     &kill_cmd,
+                                             &pause_cmd, &resume, &renew,   &metadata_cmd,
+                                             &endpoint,  &health, &metrics, NULL};
 const struct cli_cmd cmd_sandbox = {
     .name = "sandbox", .help = "Create, list and end sandboxes.", .subs = subs};

@@ -40,6 +40,27 @@ struct watch {
     void *arg;
 };
 
+/* False when the listener has heard enough. */
+static bool on_line(struct watch *w, struct str line)
+{
+    struct osb_metrics m;
+    if (read_metrics(line, &m)) {
+        return w->fn(&m, w->arg);
+    }
+    /* Comments, blank lines and fields of the event format are no objects. */
+    cleanup_(json_free) struct json *j = json_parse(line, NULL);
+    const struct json *error = json_get(j, "error");
+    if (!error) {
+        return true;
+    }
+    cleanup_(buf_done) struct buf b = BUF_INIT(64u << 10);
+    if (!json_is_string(error)) {
+        (void)json_dump(error, &b, 0);
+    }
+    m = (struct osb_metrics){.error = json_is_string(error) ? json_cstr(error) : buf_cstr(&b)};
+    return w->fn(&m, w->arg);
+}
+
 static int on_sample(struct str data, void *arg)
 {
     struct watch *w = arg;
@@ -48,10 +69,9 @@ static int on_sample(struct str data, void *arg)
     }
     ptrdiff_t end;
     while ((end = str_find(buf_str(&w->line), '\n')) >= 0) {
-        struct osb_metrics m;
         struct str line = str_sub(buf_str(&w->line), 0, (size_t)end);
         line = str_starts(line, STR("data:")) ? str_sub(line, 5, line.n) : line;
-        bool more = !read_metrics(str_trim(line), &m) || w->fn(&m, w->arg);
+        bool more = on_line(w, str_trim(line));
         buf_consume(&w->line, (size_t)end + 1);
         if (!more) {
             return -ECANCELED;

@@ -417,11 +417,15 @@ OSB_API int osb_replace(struct osb_sandbox *s, const char *path, const char *old
 struct osb_metrics {
     double cpu_count, cpu_used_pct, mem_total_mib, mem_used_mib;
     int64_t timestamp_ms;
+    /* While watching: why there is no sample this time, and all numbers are 0. Else NULL. Lives as
+     * long as the callback runs. */
+    const char *error;
 };
 /* Processor and memory use now. */
 OSB_API int osb_metrics(struct osb_sandbox *s, struct osb_metrics *ret, struct osb_error *e);
 typedef bool osb_metrics_fn(const struct osb_metrics *m, void *arg);
-/* Calls fn for each sample until it returns false (OSB_ECANCELED) or the sandbox ends. */
+/* Calls fn for each sample until it returns false (OSB_ECANCELED) or the sandbox ends. A sample that
+ * could not be taken has its `error` set; the stream goes on. */
 OSB_API int osb_metrics_watch(struct osb_sandbox *s, osb_metrics_fn *fn, void *arg,
                               const struct osb_call *call, struct osb_error *e);
 /* Whether the daemon inside answers within five seconds. */

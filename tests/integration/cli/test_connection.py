@@ -223,6 +223,32 @@ def test_https(local, fake, tls):
     assert r.returncode == 1
 
 
+class Watched(Fake):
+    """A server and an execd whose samples are now and then errors."""
+
+    def do_GET(self):
+        stream = self.path.endswith("/metrics/watch")
+        good = b'data: {"cpu_count": 2, "cpu_used_pct": 12.5, "mem_total_mib": 1024, "mem_used_mib": 256, "timestamp": 1767225600000}\n\n'
+        body = (b": hello\nevent: sample\n" + good + b'data: {"error": "no cgroup today"}\n\n{"error": {"n": 1}}\n\nnoise\n' + good
+                if stream else json.dumps({"endpoint": self.server.address, "headers": {}}).encode())
+        self.send_response(200)
+        self.send_header("Content-Length", str(len(body)))
+        self.end_headers()
+        self.wfile.write(body)
+
+
+def test_metrics_watch_warns_of_errors_in_the_stream(local, fake):
+    fake.RequestHandlerClass = Watched
+    args = ["--domain", fake.address, "sandbox", "metrics", "some", "--watch"]
+    r = local(*args)
+    line = "[2026-01-01T00:00:00.000Z] cpu=12.50% cores=2 mem=256.00/1024.00MiB\n"
+    assert (r.returncode, r.stdout) == (0, 2 * line)
+    assert r.stderr == '  ⚠️  no cgroup today\n  ⚠️  {"n":1}\n'
+    r = local("--no-color", *args, "-o", "json")
+    assert r.returncode == 0 and [json.loads(x)["cpu_used_percentage"] for x in r.stdout.splitlines()] == [12.5, 12.5]
+    assert r.stderr == 'WARN: no cgroup today\nWARN: {"n":1}\n'
+
+
 # ---- terminals ----
 
 def test_spinner_only_on_a_terminal(local, fake):

@@ -90,6 +90,23 @@ def test_metrics_watch_until_interrupted(osb, box):
     p.stdout.close()
 
 
+def test_metadata(osb):
+    sid = osb.json("sandbox", "create", "-i", "host", "-m", "a=1", "-m", "gone=soon")["id"]
+    try:
+        assert osb.json("sandbox", "metadata", sid) == {"a": "1", "gone": "soon"}
+        want = {"a": "2", "b": "x-y"}
+        assert osb.json("sandbox", "metadata", sid, "a=2", "b=x-y", "--remove", "gone") == want
+        assert osb.json("sandbox", "get", sid)["metadata"] == want and "x-y" in osb.ok("sandbox", "metadata", sid)
+        for bad in ("novalue", "=v"):
+            r = osb("sandbox", "metadata", sid, "c=3", bad)
+            assert r.returncode == 2 and "is not KEY=VALUE" in r.stderr
+        assert osb.json("sandbox", "metadata", sid) == want
+    finally:
+        osb.ok("sandbox", "kill", sid)
+    r = osb("sandbox", "metadata", "00000000-0000-4000-8000-000000000000", "a=1")
+    assert r.returncode == 1 and "failed: " in r.stderr and r.stdout == ""
+
+
 def test_bad_state_and_missing_image(osb):
     r = osb("sandbox", "list", "-s", "sleeping")
     assert r.returncode == 1 and r.stderr.startswith("Error: 'sleeping' is not a state")
