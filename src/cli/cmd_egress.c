@@ -47,6 +47,24 @@ static int run_patch(struct cli *x)
     return 0;
 }
 
+static int run_delete(struct cli *x)
+{
+    struct osb_error e = {0};
+    cleanup_(osb_sandbox_free) struct osb_sandbox *s = cli_sandbox(x, x->args.pos[0]);
+    if (!s) {
+        return 1;
+    }
+    if (osb_egress_delete(s, x->args.pos + 1, &e) < 0) {
+        return cli_error(x, &e, "Delete egress rules");
+    }
+    cleanup_(json_free) struct json *rows = json_array_new();
+    for (const char **target = x->args.pos + 1; *target; target++) {
+        json_push(rows, jobject("target", *target, "status", "deleted", NULL));
+    }
+    out_rows(&x->out, "Egress Rules", "target,status", rows);
+    return 0;
+}
+
 static const struct cli_opt get_opts[] = {OPT_OUTPUT("table|json|yaml"), {0}};
 static const struct cli_opt patch_opts[] = {
     {.name = "rule",
@@ -67,6 +85,11 @@ static const struct cli_cmd patch = {.name = "patch",
                                      .opts = patch_opts,
                                      .args = {"SANDBOX_ID"},
                                      .run = run_patch};
-static const struct cli_cmd *const subs[] = {&get, &patch, NULL};
+static const struct cli_cmd delete_cmd = {.name = "delete",
+                                          .help = "Remove the rules of targets.",
+                                          .opts = get_opts,
+                                          .args = {"SANDBOX_ID", "TARGETS..."},
+                                          .run = run_delete};
+static const struct cli_cmd *const subs[] = {&get, &patch, &delete_cmd, NULL};
 const struct cli_cmd cmd_egress = {
     .name = "egress", .help = "What a sandbox may reach.", .subs = subs};

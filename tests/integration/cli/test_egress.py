@@ -51,6 +51,17 @@ def test_policy(osb, held):
     assert "deny" in osb.ok("egress", "get", held) and "default_action: deny\n" in osb.ok("egress", "get", held, "-o", "yaml")
 
 
+def test_rules_can_be_deleted(osb, held):
+    osb.ok("egress", "patch", held, "--rule", "allow=short.example", "--rule", "deny=lived.example")
+    before = rules(osb, held)
+    assert osb.json("egress", "delete", held, "short.example", "never.example") == [
+        {"target": "short.example", "status": "deleted"}, {"target": "never.example", "status": "deleted"}]
+    assert before.pop("short.example") == "allow" and rules(osb, held) == before
+    assert "lived.example" in osb.ok("egress", "delete", held, "lived.example")
+    assert "lived.example" not in rules(osb, held)
+    assert osb("egress", "delete", held).returncode == 2
+
+
 def test_policy_of_wrong_rules(osb, held):
     before = rules(osb, held)
     assert osb("egress", "patch", held).returncode == 2
