@@ -424,8 +424,8 @@ struct osb_metrics {
 /* Processor and memory use now. */
 OSB_API int osb_metrics(struct osb_sandbox *s, struct osb_metrics *ret, struct osb_error *e);
 typedef bool osb_metrics_fn(const struct osb_metrics *m, void *arg);
-/* Calls fn for each sample until it returns false (OSB_ECANCELED) or the sandbox ends. A sample that
- * could not be taken has its `error` set; the stream goes on. */
+/* Calls fn for each sample until it returns false (OSB_ECANCELED) or the sandbox ends. A sample
+ * that could not be taken has its `error` set; the stream goes on. */
 OSB_API int osb_metrics_watch(struct osb_sandbox *s, osb_metrics_fn *fn, void *arg,
                               const struct osb_call *call, struct osb_error *e);
 /* Whether the daemon inside answers within five seconds. */
