@@ -4,6 +4,7 @@
 #include <errno.h>
 #include <fcntl.h>
 #include <libgen.h>
+#include <stdarg.h>
 #include <stdio.h>
 #include <string.h>
 #include <sys/stat.h>
@@ -12,6 +13,46 @@
 #include "cli/cli.h"
 #include "cli/commands.h"
 #include "cli/limits.h"
+#include "cli/spinner.h"
+
+/* One copy, and how far it is. */
+struct copy {
+    struct cli *x;
+    struct osb_sandbox *s;
+    struct spinner *spinner;
+    uint64_t files, bytes;
+};
+
+static void count(struct copy *c, int64_t size)
+{
+    char text[80];
+    c->files++;
+    c->bytes += (uint64_t)size;
+    (void)snprintf(text, sizeof(text), "Copying: %llu file%s, %.1f MB",
+                   (unsigned long long)c->files, c->files == 1 ? "" : "s", (double)c->bytes / 1e6);
+    spinner_text(c->spinner, text);
+}
+
+/* Before anything else is written to the terminal; errno stays as it is. */
+static struct cli *quiet(struct copy *c)
+{
+    int saved = errno;
+    spinner_stop(c->spinner);
+    c->spinner = NULL;
+    errno = saved;
+    return c->x;
+}
+
+__attribute__((format(printf, 2, 3))) static void skipped(struct copy *c, const char *fmt, ...)
+{
+    cleanup_(buf_done) struct buf b = BUF_INIT(64u << 10);
+    va_list ap;
+    va_start(ap, fmt);
+    (void)buf_vprintf(&b, fmt, ap);
+    va_end(ap);
+    out_warn(&quiet(c)->out, "Skipped %s", buf_cstr(&b));
+    c->spinner = spinner_start(&c->x->out, "Copying");
+}
 
 /* "id:path" with no slash in the id. */
 static const char *remote_part(const char *arg, char **ret_id)
@@ -44,11 +85,9 @@ static int octal_digits(mode_t mode)
 
 /* ---- in ---- */
 
-static int send_tree(struct cli *x, struct osb_sandbox *s, const char *local, const char *remote,
-                     unsigned depth);
+static int send_tree(struct copy *c, const char *local, const char *remote, unsigned depth);
 
-static int send_directory(struct cli *x, struct osb_sandbox *s, const char *local,
-                          const char *remote, unsigned depth)
+static int send_directory(struct copy *c, const char *local, const char *remote, unsigned depth)
 {
     struct osb_error e = {0};
     const char *const paths[] = {remote, NULL};
@@ -56,44 +95,44 @@ static int send_directory(struct cli *x, struct osb_sandbox *s, const char *loca
     const struct dirent *entry;
     int r = 0;
     if (!d) {
-        return cli_fail(x, "%s: %s", local, strerror(errno));
+        return cli_fail(quiet(c), "%s: %s", local, strerror(errno));
     }
     if (depth > CLI_MAX_TREE_DEPTH) {
-        return cli_fail(x, "%s: more than %d directories deep.", local, CLI_MAX_TREE_DEPTH);
+        return cli_fail(quiet(c), "%s: more than %d directories deep.", local, CLI_MAX_TREE_DEPTH);
     }
-    if (osb_make_dirs(s, paths, NULL, &e) < 0) {
-        return cli_error(x, &e, "Create %s", remote);
+    if (osb_make_dirs(c->s, paths, NULL, &e) < 0) {
+        return cli_error(quiet(c), &e, "Create %s", remote);
     }
     while (r == 0 && (entry = readdir(d))) {
         if (strcmp(entry->d_name, ".") == 0 || strcmp(entry->d_name, "..") == 0) {
             continue;
         }
         cleanup_free char *from = join(local, entry->d_name), *to = join(remote, entry->d_name);
-        r = send_tree(x, s, from, to, depth + 1);
+        r = send_tree(c, from, to, depth + 1);
     }
     return r;
 }
 
-static int send_tree(struct cli *x, struct osb_sandbox *s, const char *local, const char *remote,
-                     unsigned depth)
+static int send_tree(struct copy *c, const char *local, const char *remote, unsigned depth)
 {
     struct osb_error e = {0};
     struct stat st;
     /* A link that was named is followed, those found below are not. */
     if ((depth ? lstat(local, &st) : stat(local, &st)) < 0) {
-        return cli_fail(x, "%s: %s", local, strerror(errno));
+        return cli_fail(quiet(c), "%s: %s", local, strerror(errno));
     }
     if (S_ISDIR(st.st_mode)) {
-        return send_directory(x, s, local, remote, depth);
+        return send_directory(c, local, remote, depth);
     }
     if (!S_ISREG(st.st_mode)) {
-        out_warn(&x->out, "Skipped %s: not a regular file", local);
+        skipped(c, "%s: not a regular file", local);
         return 0;
     }
     const struct osb_write_opts w = {.mode = octal_digits(st.st_mode)};
-    if (osb_upload_file(s, local, remote, &w, &e) < 0) {
-        return cli_error(x, &e, "Upload %s", local);
+    if (osb_upload_file(c->s, local, remote, &w, &e) < 0) {
+        return cli_error(quiet(c), &e, "Upload %s", local);
     }
+    count(c, st.st_size);
     return 0;
 }
 
@@ -107,12 +146,12 @@ static bool remote_is_dir(struct osb_sandbox *s, const char *path)
     return dir;
 }
 
-static int copy_in(struct cli *x, struct osb_sandbox *s, const char *local, const char *remote)
+static int copy_in(struct copy *c, const char *local, const char *remote)
 {
     cleanup_free char *name = last_name(local);
     cleanup_free char *inside = join(remote, name);
-    bool into = remote[strlen(remote) - 1] == '/' || remote_is_dir(s, remote);
-    return send_tree(x, s, local, into ? inside : remote, 0);
+    bool into = remote[strlen(remote) - 1] == '/' || remote_is_dir(c->s, remote);
+    return send_tree(c, local, into ? inside : remote, 0);
 }
 
 /* ---- out ---- */
@@ -133,8 +172,8 @@ static bool path_is_safe(const char *relative)
     return true;
 }
 
-static int fetch_entry(struct cli *x, struct osb_sandbox *s, const struct osb_file_info *f,
-                       const char *root, const char *local)
+static int fetch_entry(struct copy *c, const struct osb_file_info *f, const char *root,
+                       const char *local)
 {
     struct osb_error e = {0};
     struct str path = str_from(f->path), prefix = str_from(root);
@@ -143,43 +182,43 @@ static int fetch_entry(struct cli *x, struct osb_sandbox *s, const struct osb_fi
     }
     size_t skip = prefix.n + (prefix.n > 1);
     if (!str_starts(path, prefix) || path.n <= skip || !path_is_safe(f->path + skip)) {
-        out_warn(&x->out, "Skipped %s: a path that leads elsewhere", f->path);
+        skipped(c, "%s: a path that leads elsewhere", f->path);
         return 0;
     }
     cleanup_free char *to = join(local, f->path + skip);
     if (strcmp(f->type, "directory") == 0) {
         int r = dir_make(AT_FDCWD, to, 0755);
-        return r < 0 ? cli_fail(x, "%s: %s", to, strerror(-r)) : 0;
+        return r < 0 ? cli_fail(quiet(c), "%s: %s", to, strerror(-r)) : 0;
     }
     if (strcmp(f->type, "file") != 0) {
-        out_warn(&x->out, "Skipped %s: not a regular file", f->path);
+        skipped(c, "%s: not a regular file", f->path);
         return 0;
     }
-    if (osb_download_file(s, f->path, to, &e) < 0) {
-        return cli_error(x, &e, "Download %s", f->path);
+    if (osb_download_file(c->s, f->path, to, &e) < 0) {
+        return cli_error(quiet(c), &e, "Download %s", f->path);
     }
+    count(c, f->size);
     unsigned m = (unsigned)f->mode;
     (void)chmod(to, ((m / 100 % 10) << 6 | (m / 10 % 10) << 3 | m % 10) & 0777);
     return 0;
 }
 
-static int fetch_directory(struct cli *x, struct osb_sandbox *s, const char *remote,
-                           const char *local)
+static int fetch_directory(struct copy *c, const char *remote, const char *local)
 {
     struct osb_error e = {0};
     struct osb_file_list l = {0};
     int r = dir_make(AT_FDCWD, local, 0755);
     if (r < 0) {
-        return cli_fail(x, "%s: %s", local, strerror(-r));
+        return cli_fail(quiet(c), "%s: %s", local, strerror(-r));
     }
-    if (osb_list_dir(s, remote, CLI_MAX_TREE_DEPTH, &l, &e) < 0) {
-        return cli_error(x, &e, "List %s", remote);
+    if (osb_list_dir(c->s, remote, CLI_MAX_TREE_DEPTH, &l, &e) < 0) {
+        return cli_error(quiet(c), &e, "List %s", remote);
     }
     /* Directories first: the order of a listing is nobody's promise. */
     for (int pass = 0; pass < 2; pass++) {
         for (size_t i = 0; i < l.n && r == 0; i++) {
             if ((strcmp(l.v[i].type, "directory") == 0) == (pass == 0)) {
-                r = fetch_entry(x, s, &l.v[i], remote, local);
+                r = fetch_entry(c, &l.v[i], remote, local);
             }
         }
     }
@@ -187,15 +226,15 @@ static int fetch_directory(struct cli *x, struct osb_sandbox *s, const char *rem
     return r;
 }
 
-static int copy_out(struct cli *x, struct osb_sandbox *s, const char *remote, const char *local)
+static int copy_out(struct copy *c, const char *remote, const char *local)
 {
     struct osb_error e = {0};
     struct stat st;
     const char *const paths[] = {remote, NULL};
     struct osb_file_list l = {0};
-    if (osb_file_info(s, paths, &l, &e) < 0 || l.n != 1) {
+    if (osb_file_info(c->s, paths, &l, &e) < 0 || l.n != 1) {
         osb_file_list_done(&l);
-        return cli_error(x, &e, "Look at %s", remote);
+        return cli_error(quiet(c), &e, "Look at %s", remote);
     }
     cleanup_free char *absolute = xstrdup(l.v[0].path);
     bool is_dir = strcmp(l.v[0].type, "directory") == 0;
@@ -204,9 +243,11 @@ static int copy_out(struct cli *x, struct osb_sandbox *s, const char *remote, co
     cleanup_free char *inside = join(local, name);
     const char *to = stat(local, &st) == 0 && S_ISDIR(st.st_mode) ? inside : local;
     if (is_dir) {
-        return fetch_directory(x, s, absolute, to);
+        return fetch_directory(c, absolute, to);
     }
-    return osb_download_file(s, absolute, to, &e) < 0 ? cli_error(x, &e, "Download %s", remote) : 0;
+    return osb_download_file(c->s, absolute, to, &e) < 0
+               ? cli_error(quiet(c), &e, "Download %s", remote)
+               : 0;
 }
 
 static int run_cp(struct cli *x)
@@ -222,7 +263,9 @@ static int run_cp(struct cli *x)
     if (!s) {
         return 1;
     }
-    int r = remote_from ? copy_out(x, s, remote_from, to) : copy_in(x, s, from, remote_to);
+    struct copy c = {.x = x, .s = s, .spinner = spinner_start(&x->out, "Copying")};
+    int r = remote_from ? copy_out(&c, remote_from, to) : copy_in(&c, from, remote_to);
+    (void)quiet(&c);
     if (r == 0) {
         out_ok(&x->out, "Copied: %s → %s", from, to);
     }

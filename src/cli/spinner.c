@@ -46,7 +46,8 @@ static void *spin(void *arg)
     bool stop = pause_for(s, FIRST_MS), shown = false;
     for (size_t i = 0; !stop; i++) {
         buf_clear(&b);
-        (void)buf_printf(&b, "\r\033[36m%s\033[0m %.200s", frames[i % ARRAY_LEN(frames)], s->text);
+        (void)buf_printf(&b, "\r\033[36m%s\033[0m %.200s\033[K", frames[i % ARRAY_LEN(frames)],
+                         s->text);
         (void)fd_write_full(STDERR_FILENO, b.p, b.len);
         shown = true;
         stop = pause_for(s, EVERY_MS);
@@ -78,6 +79,16 @@ struct spinner *spinner_start(const struct out *o, const char *text)
     must(pthread_create(&s->thread, NULL, spin, s) == 0);
     (void)pthread_sigmask(SIG_SETMASK, &before, NULL);
     return s;
+}
+
+void spinner_text(struct spinner *s, const char *text)
+{
+    if (s) {
+        (void)pthread_mutex_lock(&s->lock);
+        free(s->text);
+        s->text = xstrdup(text);
+        (void)pthread_mutex_unlock(&s->lock);
+    }
 }
 
 void spinner_stop(struct spinner *s)

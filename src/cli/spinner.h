@@ -9,6 +9,8 @@ struct spinner;
 
 /* NULL when none is wanted; every function takes that. `text` is copied. */
 struct spinner *spinner_start(const struct out *o, const char *text);
+/* Says something else from now on. */
+void spinner_text(struct spinner *s, const char *text);
 void spinner_stop(struct spinner *s);
 static inline void spinner_stop_cleanup(struct spinner **s)
 {

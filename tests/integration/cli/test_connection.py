@@ -274,6 +274,52 @@ def test_spinner_only_on_a_terminal(local, fake):
         assert "⠋" not in t.text and "\x1b[" not in t.text
 
 
+class Receiving(Fake):
+    """Takes what is uploaded, the third file only when it is let go."""
+
+    def do_GET(self):
+        self.answer({"endpoint": self.server.address, "headers": {}})
+
+    def do_POST(self):
+        if self.headers.get("Transfer-Encoding") == "chunked":
+            while int(self.rfile.readline().split(b";")[0], 16):
+                while self.rfile.readline() != b"\r\n":
+                    pass
+            self.rfile.readline()
+        else:
+            self.rfile.read(int(self.headers["Content-Length"]))
+        if self.path.endswith("/files/upload"):
+            self.server.uploads += 1
+            if self.server.uploads == 3:
+                self.server.hold.wait(60)
+        self.answer({})
+
+    def answer(self, j):
+        body = json.dumps(j).encode()
+        with contextlib.suppress(OSError):
+            self.send_response(200)
+            self.send_header("Content-Length", str(len(body)))
+            self.end_headers()
+            self.wfile.write(body)
+
+
+def test_cp_says_how_far_it_is(local, fake, tmp_path):
+    (tmp_path / "tree").mkdir()
+    for name in "abc":
+        (tmp_path / "tree" / name).write_text("text\n")
+    fake.RequestHandlerClass, fake.uploads, fake.hold = Receiving, 0, threading.Event()
+    args = [local.exe, "--domain", fake.address, "cp", str(tmp_path / "tree"), "some:/tmp/tree"]
+    t = Term(args, local.env)
+    t.expect("⠙.*Copying: 2 files, 0.0 MB")
+    fake.hold.set()
+    t.expect(re.escape("\r\x1b[K"))
+    t.expect("Copied: ")
+    assert t.wait() == 0
+    assert "⠋" not in t.text
+    t = Term([*args, "-o", "json"], local.env)
+    assert t.wait() == 0 and json.loads(t.text)["status"] == "ok"
+
+
 def test_no_spinner_for_machines(local, fake):
     fake.body, fake.status = {**INFO}, 202
     t = Term([local.exe, "--domain", fake.address, "sandbox", "create", "-i", "x", "--skip-health-check", "-o", "json"],
