@@ -1,6 +1,8 @@
 """Sandboxes of images that are pulled when they are asked for."""
 
+import os
 
+from gate import Gate
 from osbserver import request_body
 from registry import Image
 
@@ -31,6 +33,36 @@ def test_an_image_that_does_not_exist(server, registry):
     assert r.status_code == 500 and r.json()["code"] == "DOCKER::SANDBOX_IMAGE_PULL_FAILED", r.text
     assert "t/none" in r.json()["message"] and "404" in r.json()["message"]
     assert server.list() == []
+
+
+def test_volumes_are_looked_at_before_the_registry_is_asked(make, base, tmp_path):
+    allowed = tmp_path / "allowed"
+    allowed.mkdir()
+    os.symlink("/etc", allowed / "out")
+    os.mkfifo(allowed / "pipe")
+    server = make(f'[storage]\nallowed_host_paths = ["{allowed}"]\nossfs_mount_root = "relative"\n')
+    gate = Gate(Image([base]))
+    try:
+        bucket = {"bucket": "bucket", "endpoint": "oss.invalid", "accessKeyId": "i", "accessKeySecret": "s"}
+        for status, code, volume in (
+                (400, "VOLUME::PVC_NOT_FOUND", {"pvc": {"claimName": "none", "createIfNotExists": False}}),
+                (400, "VOLUME::INVALID_SUB_PATH", {"pvc": {"claimName": "fresh"}, "subPath": "missing"}),
+                (400, "VOLUME::HOST_PATH_NOT_ALLOWED", {"host": {"path": "/etc"}}),
+                (400, "VOLUME::HOST_PATH_NOT_ALLOWED", {"host": {"path": f"{allowed}/out/new"}}),
+                (500, "VOLUME::HOST_PATH_CREATE_FAILED", {"host": {"path": f"{allowed}/pipe"}}),
+                (500, "VOLUME::INVALID_OSSFS_MOUNT_ROOT", {"ossfs": bucket})):
+            r = server.call("POST", "/v1/sandboxes", body(gate.name, volumes=[{"name": "v", "mountPath": "/data", **volume}]))
+            assert (r.status_code, r.json()["code"]) == (status, code), r.text
+        assert gate.counts == {} and server.list() == []
+        assert sorted(os.listdir(allowed)) == ["out", "pipe"] and os.listdir(f"{server.data}/oci/volumes") == []
+        # What is only missing is made, and then there is something to pull for.
+        made = [{"name": "a", "mountPath": "/a", "host": {"path": f"{allowed}/x/y"}},
+                {"name": "b", "mountPath": "/b", "pvc": {"claimName": "fresh"}}]
+        id = create(server, gate.name, volumes=made)
+        assert gate.manifest_requests() == 1 and (allowed / "x" / "y").is_dir()
+        server.delete(id)
+    finally:
+        gate.close()
 
 
 # ---- image config ----

@@ -233,7 +233,7 @@ static int prepare(struct making *m, enum runtime_stage *stage, struct err *e)
 {
     struct oci *o = m->o;
     *stage = STAGE_PREPARE;
-    if (check_space(o, e) < 0) {
+    if (check_space(o, e) < 0 || volumes_check(o, m->spec, &m->a, stage, e) < 0) {
         return -1;
     }
     *stage = STAGE_IMAGE;

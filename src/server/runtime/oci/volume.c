@@ -86,35 +86,46 @@ static const char *outermost(const struct str_list *allowed, const char *path)
     return best;
 }
 
-static int host_open(const struct runtime_spec *spec, const struct volume *v,
-                     enum runtime_stage *stage, struct err *e)
+/* Where a volume is to be looked for: below which entry of the allow-list, and how. */
+struct host_place {
+    int entry_fd;
+    const char *entry, *from;
+    char rest[MOUNT_PATH_MAX];
+};
+
+static int host_find(const struct runtime_spec *spec, const struct volume *v,
+                     struct host_place *ret, enum runtime_stage *stage, struct err *e)
 {
-    const char *entry = outermost(&spec->host_paths, v->host->path);
+    ret->entry = outermost(&spec->host_paths, v->host->path);
     *stage = STAGE_HOST_PATH_DENIED;
-    if (!entry) {
+    if (!ret->entry) {
         return err_set(e, ERR_DENIED, "volume %s: %s is not allowed", v->name, v->host->path);
     }
-    char rest[MOUNT_PATH_MAX];
-    size_t skip = strlen(entry);
-    skip -= skip && entry[skip - 1] == '/';
+    *stage = STAGE_HOST_PATH;
+    size_t skip = strlen(ret->entry);
+    skip -= skip && ret->entry[skip - 1] == '/';
     const char *sub = v->sub_path ? v->sub_path : "";
-    int n = snprintf(rest, sizeof(rest), "%s/%s", v->host->path + skip, sub);
-    const char *from = rest;
-    while (*from == '/') {
-        from++;
+    int n = snprintf(ret->rest, sizeof(ret->rest), "%s/%s", v->host->path + skip, sub);
+    if (n >= (int)sizeof(ret->rest)) {
+        return err_sys(e, ENAMETOOLONG, "volume %s: %s", v->name, v->host->path);
     }
-    while (n > 0 && rest[n - 1] == '/') {
-        rest[--n] = 0;
+    ret->from = ret->rest;
+    while (*ret->from == '/') {
+        ret->from++;
     }
-    cleanup_close int entry_fd = open(entry, O_PATH | O_CLOEXEC);
-    if (entry_fd < 0) {
-        *stage = STAGE_HOST_PATH;
-        return err_sys(e, errno, "volume %s: %s", v->name, entry);
+    while (n > 0 && ret->rest[n - 1] == '/') {
+        ret->rest[--n] = 0;
     }
-    int fd = n >= (int)sizeof(rest) ? -ENAMETOOLONG
-             : *from                ? open_making(entry_fd, from)
-                                    : take_fd(&entry_fd);
+    ret->entry_fd = open(ret->entry, O_PATH | O_CLOEXEC);
+    return ret->entry_fd < 0 ? err_sys(e, errno, "volume %s: %s", v->name, ret->entry) : 0;
+}
+
+/* What came of looking there. */
+static int host_found(const struct volume *v, const char *entry, int fd, enum runtime_stage *stage,
+                      struct err *e)
+{
     if (fd == -EXDEV || fd == -ELOOP) {
+        *stage = STAGE_HOST_PATH_DENIED;
         return err_set(e, ERR_DENIED, "volume %s: %s leads out of %s", v->name, v->host->path,
                        entry);
     }
@@ -128,6 +139,35 @@ static int host_open(const struct runtime_spec *spec, const struct volume *v,
                        v->host->path);
     }
     return fd;
+}
+
+static int host_open(const struct runtime_spec *spec, const struct volume *v,
+                     enum runtime_stage *stage, struct err *e)
+{
+    struct host_place at;
+    if (host_find(spec, v, &at, stage, e) < 0) {
+        return -1;
+    }
+    cleanup_close int entry_fd = at.entry_fd;
+    int fd = *at.from ? open_making(entry_fd, at.from) : take_fd(&entry_fd);
+    return host_found(v, at.entry, fd, stage, e);
+}
+
+/* The same without making anything: what is missing is no error yet. */
+static int host_check(const struct runtime_spec *spec, const struct volume *v,
+                      enum runtime_stage *stage, struct err *e)
+{
+    struct host_place at;
+    if (host_find(spec, v, &at, stage, e) < 0) {
+        return -1;
+    }
+    cleanup_close int entry_fd = at.entry_fd;
+    int found = *at.from ? open_beneath(entry_fd, at.from) : take_fd(&entry_fd);
+    if (found == -ENOENT) {
+        return 0;
+    }
+    cleanup_close int fd = host_found(v, at.entry, found, stage, e);
+    return fd < 0 ? -1 : 0;
 }
 
 /* ---- who has what ---- */
@@ -280,20 +320,55 @@ static int pvc_sub_path(int data_fd, const struct volume *v, enum runtime_stage 
     return fd;
 }
 
+static bool pvc_may_make(const struct volume *v)
+{
+    return !v->pvc->create_if_not_exists.has || v->pvc->create_if_not_exists.v;
+}
+
+static int pvc_missing(const struct volume *v, enum runtime_stage *stage, struct err *e)
+{
+    *stage = STAGE_PVC_MISSING;
+    return err_set(e, ERR_NOT_FOUND, "volume %s: there is no volume %s", v->name,
+                   v->pvc->claim_name);
+}
+
+/* Without making anything or taking hold of it. */
+static int pvc_check(const struct oci *o, const struct volume *v, enum runtime_stage *stage,
+                     struct err *e)
+{
+    char name[300];
+    (void)snprintf(name, sizeof(name), "volumes/%s/data", v->pvc->claim_name);
+    *stage = STAGE_PVC;
+    cleanup_close int data =
+        openat(o->root_fd, name, O_PATH | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC);
+    if (data < 0 && errno != ENOENT) {
+        return err_sys(e, errno, "volume %s: %s", v->name, v->pvc->claim_name);
+    }
+    if (data < 0 && !pvc_may_make(v)) {
+        return pvc_missing(v, stage, e);
+    }
+    if (!v->sub_path || !*v->sub_path) {
+        return 0;
+    }
+    *stage = STAGE_SUB_PATH;
+    if (data < 0) { /* a new one is empty */
+        return err_sys(e, ENOENT, "volume %s: subPath '%.200s'", v->name, v->sub_path);
+    }
+    cleanup_close int sub = pvc_sub_path(data, v, stage, e);
+    return sub < 0 ? -1 : 0;
+}
+
 static int pvc_open(struct oci *o, const struct runtime_spec *spec, const struct volume *v,
                     enum runtime_stage *stage, struct err *e)
 {
     char name[300];
-    bool may_make = !v->pvc->create_if_not_exists.has || v->pvc->create_if_not_exists.v;
     (void)snprintf(name, sizeof(name), "volumes/%s", v->pvc->claim_name);
     *stage = STAGE_PVC;
     cleanup_close int fd =
         openat(o->root_fd, name, O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC);
     if (fd < 0 && errno == ENOENT) {
-        if (!may_make) {
-            *stage = STAGE_PVC_MISSING;
-            return err_set(e, ERR_NOT_FOUND, "volume %s: there is no volume %s", v->name,
-                           v->pvc->claim_name);
+        if (!pvc_may_make(v)) {
+            return pvc_missing(v, stage, e);
         }
         if (pvc_make(o, spec->id, v, e) < 0) {
             return -1;
@@ -335,18 +410,30 @@ static const char *ossfs_name(struct arena *a, const char *path)
     return arena_printf(a, "ossfs/%s", buf_cstr(&hex));
 }
 
-static int ossfs_open(struct oci *o, const struct runtime_spec *spec, const struct volume *v,
-                      struct arena *a, enum runtime_stage *stage, struct err *e)
+/* Where it is to be mounted, or NULL. */
+static const char *ossfs_find(const struct oci *o, const struct volume *v, struct arena *a,
+                              enum runtime_stage *stage, struct err *e)
 {
     const char *root = o->cfg->storage.ossfs_mount_root;
     *stage = STAGE_OSSFS_ROOT;
     if (root[0] != '/') {
-        return err_set(e, ERR_INVALID, "storage.ossfs_mount_root '%s' is not absolute", root);
+        (void)err_set(e, ERR_INVALID, "storage.ossfs_mount_root '%s' is not absolute", root);
+        return NULL;
     }
     const char *path = ossfs_mount_point(root, v, a);
     *stage = STAGE_SUB_PATH;
     if (!path) {
-        return err_set(e, ERR_INVALID, "volume %s: subPath leads out of the bucket", v->name);
+        (void)err_set(e, ERR_INVALID, "volume %s: subPath leads out of the bucket", v->name);
+    }
+    return path;
+}
+
+static int ossfs_open(struct oci *o, const struct runtime_spec *spec, const struct volume *v,
+                      struct arena *a, enum runtime_stage *stage, struct err *e)
+{
+    const char *path = ossfs_find(o, v, a, stage, e);
+    if (!path) {
+        return -1;
     }
     *stage = STAGE_OSSFS;
     const char *name = ossfs_name(a, path);
@@ -381,6 +468,21 @@ struct str_list volumes_names(const struct runtime_spec *spec, const char *ossfs
         }
     }
     return l;
+}
+
+int volumes_check(const struct oci *o, const struct runtime_spec *spec, struct arena *a,
+                  enum runtime_stage *ret_stage, struct err *e)
+{
+    for (size_t i = 0; i < spec->n_volumes; i++) {
+        const struct volume *v = &spec->volumes[i];
+        int r = v->host  ? host_check(spec, v, ret_stage, e)
+                : v->pvc ? pvc_check(o, v, ret_stage, e)
+                         : (ossfs_find(o, v, a, ret_stage, e) ? 0 : -1);
+        if (r < 0) {
+            return -1;
+        }
+    }
+    return 0;
 }
 
 static int take_one(struct oci *o, const struct runtime_spec *spec, const struct volume *v,

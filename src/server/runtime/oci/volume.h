@@ -23,6 +23,10 @@ struct volumes {
 /* What state.json is to say: the directories below <root> that these volumes will be held in. */
 struct str_list volumes_names(const struct runtime_spec *spec, const char *ossfs_root,
                               struct arena *a);
+/* Whether they can be had, as far as that is known without making or mounting anything: before an
+ * image is pulled in vain. volumes_take() looks again. */
+int volumes_check(const struct oci *o, const struct runtime_spec *spec, struct arena *a,
+                  enum runtime_stage *ret_stage, struct err *e);
 /* Takes hold of all of them: descriptors of what is to be mounted, the outermost target first. On
  * failure what was taken stays, for volumes_drop(). */
 int volumes_take(struct oci *o, const struct runtime_spec *spec, struct arena *a,
