@@ -128,7 +128,7 @@ static int send_tree(struct copy *c, const char *local, const char *remote, unsi
         skipped(c, "%s: not a regular file", local);
         return 0;
     }
-    const struct osb_write_opts w = {.mode = octal_digits(st.st_mode)};
+    const struct osb_write_opts w = {.mode = octal_digits(st.st_mode), .call = cli_call(c->x)};
     if (osb_upload_file(c->s, local, remote, &w, &e) < 0) {
         return cli_error(quiet(c), &e, "Upload %s", local);
     }
@@ -194,7 +194,8 @@ static int fetch_entry(struct copy *c, const struct osb_file_info *f, const char
         skipped(c, "%s: not a regular file", f->path);
         return 0;
     }
-    if (osb_download_file(c->s, f->path, to, &e) < 0) {
+    const struct osb_read_opts o = {.call = cli_call(c->x)};
+    if (osb_download_file(c->s, f->path, to, &o, &e) < 0) {
         return cli_error(quiet(c), &e, "Download %s", f->path);
     }
     count(c, f->size);
@@ -245,7 +246,8 @@ static int copy_out(struct copy *c, const char *remote, const char *local)
     if (is_dir) {
         return fetch_directory(c, absolute, to);
     }
-    return osb_download_file(c->s, absolute, to, &e) < 0
+    const struct osb_read_opts o = {.call = cli_call(c->x)};
+    return osb_download_file(c->s, absolute, to, &o, &e) < 0
                ? cli_error(quiet(c), &e, "Download %s", remote)
                : 0;
 }
@@ -263,6 +265,7 @@ static int run_cp(struct cli *x)
     if (!s) {
         return 1;
     }
+    cli_catch_interrupt(x); /* so that half a file is taken away again */
     struct copy c = {.x = x, .s = s, .spinner = spinner_start(&x->out, "Copying")};
     int r = remote_from ? copy_out(&c, remote_from, to) : copy_in(&c, from, remote_to);
     (void)quiet(&c);

@@ -156,8 +156,10 @@ static int run_download(struct cli *x)
             return cli_fail(x, "%s: %s", dir, strerror(-r));
         }
     }
+    cli_catch_interrupt(x); /* so that half a file is taken away again */
+    const struct osb_read_opts o = {.call = cli_call(x)};
     struct spinner *spinner = spinner_start(&x->out, "Downloading");
-    int r = osb_download_file(s, remote, local, &e);
+    int r = osb_download_file(s, remote, local, &o, &e);
     spinner_stop(spinner);
     if (r < 0) {
         return cli_error(x, &e, "Download %s", remote);

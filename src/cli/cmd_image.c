@@ -326,7 +326,7 @@ static int run_import(struct cli *x)
     f.total = is_file ? (uint64_t)st.st_size : 0;
     cleanup_free char *text =
         cli_client(x) ? osb_image_import(x->client, arg_get(&x->args, "name"), read_file, &f,
-                                         is_file ? (int64_t)st.st_size : -1, &e)
+                                         is_file ? (int64_t)st.st_size : -1, NULL, &e)
                       : NULL;
     end_bar(&f);
     if (!text) {
@@ -356,7 +356,9 @@ static int run_export(struct cli *x)
         return cli_fail(x, "%s: %s", path, strerror(errno));
     }
     struct file f = {.fd = fd, .on_terminal = isatty(STDERR_FILENO) == 1};
-    int r = osb_image_export(x->client, x->args.pos[0], write_file, &f, &e);
+    cli_catch_interrupt(x);
+    struct osb_call call = cli_call(x);
+    int r = osb_image_export(x->client, x->args.pos[0], write_file, &f, &call, &e);
     end_bar(&f);
     if (r < 0) {
         if (!is_stdout) {

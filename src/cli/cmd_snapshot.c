@@ -87,8 +87,10 @@ static int run_create(struct cli *x)
     cleanup_(json_free) struct json *wire = json_parse(str_from(text), NULL);
     const char *id = json_cstr(json_get(wire, "id"));
     if (id && !arg_has(&x->args, "no-wait")) {
-        char *ready = osb_snapshot_wait(x->client, id,
-                                        (uint64_t)arg_seconds(&x->args, "timeout", 120) * 1000, &e);
+        cli_catch_interrupt(x);
+        struct osb_call call = cli_call(x);
+        call.timeout_ms = (uint64_t)arg_seconds(&x->args, "timeout", 120) * 1000;
+        char *ready = osb_snapshot_wait(x->client, id, &call, &e);
         if (!ready) {
             return cli_error(x, &e, "Create snapshot %s", id);
         }

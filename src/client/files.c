@@ -226,7 +226,7 @@ static int write_fd(const void *p, size_t n, void *arg)
 }
 
 int osb_download_file(struct osb_sandbox *s, const char *path, const char *local,
-                      struct osb_error *e)
+                      const struct osb_read_opts *o, struct osb_error *e)
 {
     /* Beside the target, then renamed: a broken download leaves what was there. */
     char id[ID_HEX_LEN + 1];
@@ -236,7 +236,7 @@ int osb_download_file(struct osb_sandbox *s, const char *path, const char *local
     if (fd < 0) {
         return osb_fail(e, OSB_EIO, "%s: %s", part, strerror(errno));
     }
-    int r = osb_download(s, path, write_fd, &fd, NULL, e);
+    int r = osb_download(s, path, write_fd, &fd, o, e);
     if (close(fd) < 0 && r == 0) {
         r = osb_fail(e, OSB_EIO, "%s: %s", part, strerror(errno));
     }

@@ -5,7 +5,7 @@
 #include "client/internal.h"
 
 char *osb_image_import(struct osb_client *c, const char *name, osb_read_fn *read, void *arg,
-                       int64_t length, struct osb_error *e)
+                       int64_t length, const struct osb_call *call, struct osb_error *e)
 {
     cleanup_(buf_done) struct buf path = BUF_INIT(8192);
     (void)buf_add_cstr(&path, "/images/import");
@@ -19,6 +19,9 @@ char *osb_image_import(struct osb_client *c, const char *name, osb_read_fn *read
                          .read_len = length,
                          .no_timeout = true};
     char *answer = NULL;
+    if (call) {
+        t.call = *call;
+    }
     if (client_transfer(c, buf_cstr(&path), &t, e) == 0) {
         answer = str_dup(buf_str(&t.answer));
     }
@@ -38,7 +41,7 @@ static int on_data(struct str data, void *arg)
 }
 
 int osb_image_export(struct osb_client *c, const char *name, osb_write_fn *write, void *arg,
-                     struct osb_error *e)
+                     const struct osb_call *call, struct osb_error *e)
 {
     cleanup_(buf_done) struct buf path = BUF_INIT(8192);
     struct sink s = {write, arg};
@@ -46,6 +49,9 @@ int osb_image_export(struct osb_client *c, const char *name, osb_write_fn *write
     (void)percent_encode(&path, str_from(name), false);
     (void)buf_add_cstr(&path, "/export");
     struct transfer t = {.method = "GET", .on_data = on_data, .arg = &s, .no_timeout = true};
+    if (call) {
+        t.call = *call;
+    }
     int r = client_transfer(c, buf_cstr(&path), &t, e);
     transfer_done(&t);
     return r;

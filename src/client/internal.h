@@ -11,13 +11,14 @@
 #include "client/opensandbox.h"
 #include "json/json.h"
 
-#define CLIENT_MAX_BODY (64u << 20)      /* limit: a collected answer */
-#define CLIENT_MAX_EVENT (32u << 20)     /* limit: one event of a stream */
-#define CLIENT_MAX_OUTPUT (256u << 20)   /* limit: collected output of one command */
-#define CLIENT_REQUEST_TIMEOUT_MS 30000u /* limit: one request, unless configured */
-#define CLIENT_READY_TIMEOUT_MS 30000u   /* limit: until a new sandbox answers */
-#define CLIENT_READY_POLL_MS 200u        /* limit: between two looks at a new sandbox */
-#define CLIENT_MAX_IDLE_CHANNELS 16      /* limit: kept connections sets of one client */
+#define CLIENT_MAX_BODY (64u << 20)        /* limit: a collected answer */
+#define CLIENT_MAX_EVENT (32u << 20)       /* limit: one event of a stream */
+#define CLIENT_MAX_OUTPUT (256u << 20)     /* limit: collected output of one command */
+#define CLIENT_REQUEST_TIMEOUT_MS 30000u   /* limit: one request, unless configured */
+#define CLIENT_READY_TIMEOUT_MS 30000u     /* limit: until a new sandbox answers */
+#define CLIENT_READY_POLL_MS 200u          /* limit: between two looks at a new sandbox */
+#define CLIENT_SNAPSHOT_TIMEOUT_MS 120000u /* limit: until a snapshot is ready */
+#define CLIENT_MAX_IDLE_CHANNELS 16        /* limit: kept connections sets of one client */
 
 struct channel; /* a curl handle with its connections */
 

@@ -1,8 +1,8 @@
 /* Metrics, snapshots, the egress policy and the vault. */
 
 #include <errno.h>
+#include <poll.h>
 #include <stdio.h>
-#include <time.h>
 
 #include "base/cleanup.h"
 #include "base/clock.h"
@@ -125,32 +125,43 @@ static char *snapshot_path(const char *id)
     return buf_take(&b);
 }
 
-char *osb_snapshot_wait(struct osb_client *c, const char *snapshot_id, uint64_t timeout_ms,
+/* Sleeps; false when it was canceled meanwhile. */
+static bool pause_ms(uint64_t ms, const struct osb_token *token)
+{
+    struct pollfd p = {.fd = token_fd(token), .events = POLLIN};
+    return poll(&p, token ? 1 : 0, (int)ms) <= 0;
+}
+
+char *osb_snapshot_wait(struct osb_client *c, const char *snapshot_id, const struct osb_call *call,
                         struct osb_error *e)
 {
+    static const struct osb_call none;
+    call = call ? call : &none;
     cleanup_free char *path = snapshot_path(snapshot_id);
-    uint64_t deadline = clock_mono_ms() + (timeout_ms ? timeout_ms : 120000), wait = 5;
+    const struct osb_request r = {.method = "GET", .path = path, .call = {.token = call->token}};
+    uint64_t wait = 5, deadline = clock_mono_ms() + (call->timeout_ms ? call->timeout_ms
+                                                                      : CLIENT_SNAPSHOT_TIMEOUT_MS);
     for (;;) {
-        char *text = osb_request(c, &(struct osb_request){.method = "GET", .path = path}, e);
+        cleanup_free char *text = osb_request(c, &r, e);
         if (!text) {
             return NULL;
         }
         cleanup_(json_free) struct json *j = json_parse(str_from(text), NULL);
         struct str state = json_str(json_at(j, "status.state"));
         if (str_eq(state, STR("Ready"))) {
-            return text;
+            return xstrdup(text);
         }
         bool late = clock_mono_ms() >= deadline;
         if (str_eq(state, STR("Failed")) || late) {
             const char *why = json_cstr(json_at(j, "status.message"));
             (void)osb_fail(e, late ? OSB_ETIMEOUT : OSB_ESERVER, "snapshot %s is %.*s%s%s",
                            snapshot_id, STR_FMT(state), why ? ": " : "", why ? why : "");
-            free(text);
             return NULL;
         }
-        free(text);
-        struct timespec ts = {0, (long)wait * 1000000};
-        (void)nanosleep(&ts, NULL);
+        if (!pause_ms(wait, call->token)) {
+            (void)osb_fail(e, OSB_ECANCELED, "canceled");
+            return NULL;
+        }
         wait = MIN(wait * 2, (uint64_t)200);
     }
 }

@@ -385,7 +385,7 @@ OSB_API int osb_download(struct osb_sandbox *s, const char *path, osb_write_fn *
                          const struct osb_read_opts *o, struct osb_error *e);
 /* Downloads into a local file, which appears when it is complete. */
 OSB_API int osb_download_file(struct osb_sandbox *s, const char *path, const char *local,
-                              struct osb_error *e);
+                              const struct osb_read_opts *o, struct osb_error *e);
 
 /* About each of the paths (NULL-terminated). OSB_ENOTFOUND when one is missing. */
 OSB_API int osb_file_info(struct osb_sandbox *s, const char *const *paths,
@@ -503,16 +503,17 @@ OSB_API int osb_request_lines(struct osb_client *c, const struct osb_request *r,
 /* An archive (OCI layout, docker save, root file system) into the server's store; `name` may be
  * NULL when it names its image itself, `length` -1 when it is not known. Returns the image. */
 OSB_API char *osb_image_import(struct osb_client *c, const char *name, osb_read_fn *read, void *arg,
-                               int64_t length, struct osb_error *e);
+                               int64_t length, const struct osb_call *call, struct osb_error *e);
 /* An image as a tar archive of an OCI layout. */
 OSB_API int osb_image_export(struct osb_client *c, const char *name, osb_write_fn *write, void *arg,
-                             struct osb_error *e);
+                             const struct osb_call *call, struct osb_error *e);
 
 /* Asks for a snapshot of a sandbox; name may be NULL. It is ready later: osb_snapshot_wait(). */
 OSB_API char *osb_snapshot_create(struct osb_sandbox *s, const char *name, struct osb_error *e);
-/* Waits until it is Ready (0: two minutes) and returns it. OSB_ESERVER when it has failed. */
-OSB_API char *osb_snapshot_wait(struct osb_client *c, const char *snapshot_id, uint64_t timeout_ms,
-                                struct osb_error *e);
+/* Waits until it is Ready and returns it; call->timeout_ms bounds the wait (0: two minutes).
+ * OSB_ESERVER when it has failed. */
+OSB_API char *osb_snapshot_wait(struct osb_client *c, const char *snapshot_id,
+                                const struct osb_call *call, struct osb_error *e);
 /* Deletes a snapshot. */
 OSB_API int osb_snapshot_delete(struct osb_client *c, const char *snapshot_id, struct osb_error *e);
 /* The policy as JSON. OSB_ENOTFOUND or the like when the sandbox has none. */

@@ -55,8 +55,9 @@ struct json *tool_snapshot_create(struct call *c, struct osb_error *e)
     }
     call_progress(c, 0.5, 1, "the snapshot is being made");
     const char *id = json_cstr(json_get(j, "id"));
-    cleanup_free char *ready =
-        osb_snapshot_wait(m->client, id ? id : "", arg_seconds_ms(c, "timeout_seconds"), e);
+    struct osb_call bounds = call_bounds(c);
+    bounds.timeout_ms = arg_seconds_ms(c, "timeout_seconds");
+    cleanup_free char *ready = osb_snapshot_wait(m->client, id ? id : "", &bounds, e);
     cleanup_(json_free) struct json *k = ready ? parse_answer(ready, e) : NULL;
     call_progress(c, 1, 1, "done");
     return k ? snapshot_result(k) : NULL;

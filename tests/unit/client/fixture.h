@@ -103,7 +103,24 @@ static void fx_download(struct http_req *req, struct http_reply *r)
 {
     r->status = 200;
     r->ctype = "application/octet-stream";
+    if (fx_is(req, "slow")) {
+        must(sem_post(&fx.entered) == 0);
+        must(sem_wait(&fx.leave) == 0);
+    }
     (void)buf_add_str(&r->body, http_req_query_get(req, "path", 0));
+}
+
+static void fx_snapshot(struct http_req *req, struct http_reply *r)
+{
+    const char *state = fx_is(req, "ready")    ? "Ready"
+                        : fx_is(req, "failed") ? "Failed"
+                                               : "Creating";
+    if (fx_is(req, "watched")) {
+        must(sem_post(&fx.entered) == 0);
+    }
+    r->status = 200;
+    (void)buf_printf(&r->body, "{\"id\":\"s\",\"status\":{\"state\":\"%s\",\"message\":\"why\"}}",
+                     state);
 }
 
 static const struct http_route fx_routes[] = {
@@ -115,6 +132,8 @@ static const struct http_route fx_routes[] = {
      .pattern = "/v1/sandboxes/{id}/endpoints/{port}",
      .kind = HTTP_WORK,
      .work = fx_endpoint},
+    {.method = "GET", .pattern = "/v1/snapshots/{id}", .kind = HTTP_WORK, .work = fx_snapshot},
+    {.method = "GET", .pattern = "/v1/images/{id}/export", .kind = HTTP_WORK, .work = fx_sandbox},
     {.method = "GET", .pattern = "/in/{id}/ping", .kind = HTTP_WORK, .work = fx_ping},
     {.method = "POST", .pattern = "/in/{id}/command", .kind = HTTP_WORK, .work = fx_command},
     {.method = "GET", .pattern = "/in/{id}/files/download", .kind = HTTP_WORK, .work = fx_download},

@@ -3,6 +3,7 @@
 #include "fixture.h"
 
 #include <pthread.h>
+#include <unistd.h>
 
 static void addresses(void **state)
 {
@@ -132,10 +133,63 @@ static void cancellation(void **state)
     osb_cancel(NULL);
 }
 
+static void snapshots(void **state)
+{
+    struct osb_error e = {0};
+    char *text = osb_snapshot_wait(fx.client, "ready", NULL, &e);
+    assert_non_null(text);
+    free(text);
+    assert_null(osb_snapshot_wait(fx.client, "failed", NULL, &e));
+    assert_int_equal(e.code, OSB_ESERVER);
+    assert_string_equal(e.message, "snapshot failed is Failed: why");
+    assert_null(osb_snapshot_wait(fx.client, "late", &(struct osb_call){.timeout_ms = 20}, &e));
+    assert_int_equal(e.code, OSB_ETIMEOUT);
+    struct osb_token *t = osb_token_new();
+    pthread_t thread;
+    must(pthread_create(&thread, NULL, cancel_when_entered, t) == 0);
+    assert_null(osb_snapshot_wait(fx.client, "watched", &(struct osb_call){.token = t}, &e));
+    assert_int_equal(e.code, OSB_ECANCELED);
+    (void)pthread_join(thread, NULL);
+    osb_token_free(t);
+    while (sem_trywait(&fx.entered) == 0) { /* it was asked more than once */
+    }
+}
+
+static int refuse_bytes(const void *p, size_t n, void *arg)
+{
+    return -1;
+}
+
+/* What has no deadline can be canceled. */
+static void canceled_streams(void **state)
+{
+    struct osb_error e = {0};
+    char path[] = "/tmp/osb-canceled-XXXXXX";
+    must(mkdtemp(path));
+    cleanup_free char *file = xasprintf("%s/file", path);
+    struct osb_sandbox *s = osb_attach(fx.client, "slow");
+    for (int i = 0; i < 2; i++) {
+        pthread_t thread;
+        struct osb_read_opts o = {.call = {.token = osb_token_new()}};
+        must(pthread_create(&thread, NULL, cancel_when_entered, o.call.token) == 0);
+        int r = i ? osb_image_export(fx.client, "slow", refuse_bytes, NULL, &o.call, &e)
+                  : osb_download_file(s, "/x", file, &o, &e);
+        assert_int_equal(r, -1);
+        assert_int_equal(e.code, OSB_ECANCELED);
+        (void)pthread_join(thread, NULL);
+        must(sem_post(&fx.leave) == 0);
+        osb_token_free(o.call.token);
+    }
+    assert_int_equal(rmdir(path), 0); /* nothing is left */
+    osb_sandbox_free(s);
+}
+
 int main(void)
 {
-    const struct CMUnitTest tests[] = {cmocka_unit_test(addresses), cmocka_unit_test(info),
-                                       cmocka_unit_test(errors),    cmocka_unit_test(ready),
-                                       cmocka_unit_test(deadline),  cmocka_unit_test(cancellation)};
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(addresses), cmocka_unit_test(info),
+        cmocka_unit_test(errors),    cmocka_unit_test(ready),
+        cmocka_unit_test(deadline),  cmocka_unit_test(cancellation),
+        cmocka_unit_test(snapshots), cmocka_unit_test(canceled_streams)};
     return cmocka_run_group_tests(tests, fx_start, fx_stop);
 }

@@ -114,7 +114,7 @@ static void files(void **state)
     assert_string_equal(text, "/a b/\xc3\xa4+%?&"); /* as the server understood the path */
     assert_int_equal(n, strlen(text));
     free(text);
-    assert_int_equal(osb_download_file(box, "/x", "/no/such/dir/file", &e), -1);
+    assert_int_equal(osb_download_file(box, "/x", "/no/such/dir/file", NULL, &e), -1);
     assert_int_equal(e.code, OSB_EIO);
 }
 
