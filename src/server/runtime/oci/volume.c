@@ -144,7 +144,7 @@ static int host_found(const struct volume *v, const char *entry, int fd, enum ru
 static int host_open(const struct runtime_spec *spec, const struct volume *v,
                      enum runtime_stage *stage, struct err *e)
 {
-    struct host_place at;
+    struct host_place at = {.entry_fd = -1, .from = ""};
     if (host_find(spec, v, &at, stage, e) < 0) {
         return -1;
     }
@@ -157,7 +157,7 @@ static int host_open(const struct runtime_spec *spec, const struct volume *v,
 static int host_check(const struct runtime_spec *spec, const struct volume *v,
                       enum runtime_stage *stage, struct err *e)
 {
-    struct host_place at;
+    struct host_place at = {.entry_fd = -1, .from = ""};
     if (host_find(spec, v, &at, stage, e) < 0) {
         return -1;
     }
