@@ -97,6 +97,8 @@ int query_add(struct buf *path, const char *key, const char *value); /* "?k=v" o
 char *dup_or_null(const char *s);
 void pairs_put(struct json_out *o, const char *key,
                const struct osb_pair *pairs); /* object of strings */
+/* Create options as the template of a pool. */
+void template_put(struct json_out *o, const struct osb_create_opts *opts);
 /* Token as a descriptor to poll, or -1. */
 int token_fd(const struct osb_token *t);
 bool token_canceled(const struct osb_token *t);

@@ -478,8 +478,51 @@ OSB_API void osb_pty_free(struct osb_pty *p);
 /* Ends a terminal and its program. */
 OSB_API int osb_pty_delete(struct osb_sandbox *s, const char *pty_id, struct osb_error *e);
 
+/* ---- pools: sandboxes that are started ahead of their use ----
+ * A create whose extension poolRef names the pool takes one that waits. */
+
+struct osb_capacity {
+    int buffer_min, buffer_max; /* idle ones */
+    int pool_min, pool_max;     /* idle and taken ones together */
+};
+struct osb_pool {
+    char *name;
+    char *created_at; /* RFC 3339, or NULL */
+    char *revision;   /* of the template, or NULL */
+    struct osb_capacity capacity;
+    int total, allocated, available; /* all; taken and still there; waiting */
+};
+struct osb_pool_list {
+    struct osb_pool *v;
+    size_t n;
+};
+/* Makes a pool. `ret` (may be NULL) gets what the server says of it. The template is a create
+ * without what belongs to one sandbox: no timeout, metadata, snapshot or password (OSB_EINVALID).
+ * OSB_ECONFLICT when there is a pool of this name. */
+OSB_API int osb_pool_create(struct osb_client *c, const char *name,
+                            const struct osb_create_opts *template_opts,
+                            const struct osb_capacity *capacity, struct osb_pool *ret,
+                            struct osb_error *e);
+/* Changes the capacity and, unless it is NULL, the template: what waits is replaced, what was taken
+ * stays. */
+OSB_API int osb_pool_update(struct osb_client *c, const char *name,
+                            const struct osb_create_opts *template_opts,
+                            const struct osb_capacity *capacity, struct osb_pool *ret,
+                            struct osb_error *e);
+/* Asks about one pool. OSB_ENOTFOUND when there is none. */
+OSB_API int osb_pool_get(struct osb_client *c, const char *name, struct osb_pool *ret,
+                         struct osb_error *e);
+/* All pools, by name. */
+OSB_API int osb_pool_list(struct osb_client *c, struct osb_pool_list *ret, struct osb_error *e);
+/* Deletes a pool and what waits in it; what was taken stays. */
+OSB_API int osb_pool_delete(struct osb_client *c, const char *name, struct osb_error *e);
+/* Frees the texts of a pool; the struct may be used again. */
+OSB_API void osb_pool_done(struct osb_pool *p);
+/* Frees the pools of a list; the list may be used again. */
+OSB_API void osb_pool_list_done(struct osb_pool_list *l);
+
 /* ---- the rest of the protocol, as JSON text ----
- * Snapshots, pools, images, egress policy, vault, diagnostics: request and answer bodies are those
+ * Snapshots, images, egress policy, vault, diagnostics: request and answer bodies are those
  * of specs/. Answers are heap strings, freed with free(); "" for an empty one. */
 
 enum osb_service { OSB_LIFECYCLE, OSB_EXECD, OSB_EGRESS };

@@ -376,17 +376,50 @@ static bool is_pooled(const struct osb_create_opts *o)
     return false;
 }
 
+static const struct osb_pair usual_resources[] = {{"cpu", "1"}, {"memory", "2Gi"}, {0}};
+
+/* What sandboxes of a pool have in common, and single ones have too. */
+static void put_shape(struct json_out *o, const struct osb_create_opts *opts)
+{
+    if (opts->image || opts->snapshot_id) {
+        put_image(o, opts);
+    }
+    pairs_put(o, "env", opts->env);
+    pairs_put(o, "metadata", opts->metadata);
+    pairs_put(o, "extensions", opts->extensions);
+    if (opts->os || opts->arch) {
+        json_key(o, "platform");
+        json_obj_begin(o);
+        put_string(o, "os", opts->os ? opts->os : "linux");
+        put_string(o, "arch", opts->arch ? opts->arch : "amd64");
+        json_obj_end(o);
+    }
+    put_policy(o, opts);
+    if (opts->credential_proxy) {
+        json_key(o, "credentialProxy");
+        json_put_raw(o, STR("{\"enabled\":true}"));
+    }
+    if (opts->secure_access) {
+        json_key(o, "secureAccess");
+        json_put_bool(o, true);
+    }
+    if (opts->n_volumes) {
+        json_key(o, "volumes");
+        json_arr_begin(o);
+        for (size_t i = 0; i < opts->n_volumes; i++) {
+            put_volume(o, &opts->volumes[i]);
+        }
+        json_arr_end(o);
+    }
+}
+
 static void create_body(const struct osb_create_opts *opts, struct buf *body)
 {
     static const char *const forever[] = {"tail", "-f", "/dev/null", NULL};
-    static const struct osb_pair usual[] = {{"cpu", "1"}, {"memory", "2Gi"}, {0}};
     struct json_out o;
     json_out_init(&o, body);
     json_obj_begin(&o);
     bool pooled = is_pooled(opts);
-    if (opts->image || opts->snapshot_id) {
-        put_image(&o, opts);
-    }
     if (opts->entrypoint || !pooled) {
         put_strings(&o, "entrypoint", opts->entrypoint ? opts->entrypoint : forever);
     }
@@ -395,36 +428,23 @@ static void create_body(const struct osb_create_opts *opts, struct buf *body)
         json_put_int(&o, opts->timeout_seconds ? opts->timeout_seconds : 600);
     }
     if (opts->resources || !pooled) {
-        pairs_put(&o, "resourceLimits", opts->resources ? opts->resources : usual);
+        pairs_put(&o, "resourceLimits", opts->resources ? opts->resources : usual_resources);
     }
-    pairs_put(&o, "env", opts->env);
-    pairs_put(&o, "metadata", opts->metadata);
-    pairs_put(&o, "extensions", opts->extensions);
-    if (opts->os || opts->arch) {
-        json_key(&o, "platform");
-        json_obj_begin(&o);
-        put_string(&o, "os", opts->os ? opts->os : "linux");
-        put_string(&o, "arch", opts->arch ? opts->arch : "amd64");
-        json_obj_end(&o);
-    }
-    put_policy(&o, opts);
-    if (opts->credential_proxy) {
-        json_key(&o, "credentialProxy");
-        json_put_raw(&o, STR("{\"enabled\":true}"));
-    }
-    if (opts->secure_access) {
-        json_key(&o, "secureAccess");
-        json_put_bool(&o, true);
-    }
-    if (opts->n_volumes) {
-        json_key(&o, "volumes");
-        json_arr_begin(&o);
-        for (size_t i = 0; i < opts->n_volumes; i++) {
-            put_volume(&o, &opts->volumes[i]);
-        }
-        json_arr_end(&o);
-    }
+    put_shape(&o, opts);
     json_obj_end(&o);
+}
+
+void template_put(struct json_out *o, const struct osb_create_opts *opts)
+{
+    json_obj_begin(o);
+    put_strings(o, "entrypoint", opts->entrypoint);
+    if (opts->timeout_seconds) { /* the server says what does not belong here */
+        json_key(o, "timeout");
+        json_put_int(o, opts->timeout_seconds);
+    }
+    pairs_put(o, "resourceLimits", opts->resources ? opts->resources : usual_resources);
+    put_shape(o, opts);
+    json_obj_end(o);
 }
 
 static int check_create(const struct osb_create_opts *o, struct osb_error *e)

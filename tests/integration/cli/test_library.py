@@ -38,6 +38,13 @@ def test_policy_and_vault(osb):
                         "an old revision: conflict\nrevision 2: yes\ndeleted: not_found\n")
 
 
+def test_pools(osb):
+    r = run("example_pool", "library", "host", env=osb.env)
+    assert r.returncode == 0, r.stderr
+    assert r.stdout == ("made library\na second of that name: conflict\n1 wait\ninside: ours mine\n1 taken\n"
+                        "at least 2, at most 4\n2 wait\nlisted\ndeleted: not_found\n")
+
+
 def test_cxx(local):
     r = run("example_usable", env=local.env)
     assert r.returncode == 0 and r.stdout.split()[1:] == ["invalid", "1"]

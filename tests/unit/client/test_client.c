@@ -184,12 +184,39 @@ static void canceled_streams(void **state)
     osb_sandbox_free(s);
 }
 
+static void pools(void **state)
+{
+    static const struct osb_capacity capacity = {.buffer_max = 1, .pool_max = 1};
+    static const struct osb_create_opts template = {.image = "i"};
+    struct osb_error e = {0};
+    struct osb_pool p;
+    struct osb_pool_list l = {0};
+    assert_int_equal(osb_pool_create(fx.client, "p", &template, NULL, NULL, &e), -1);
+    assert_int_equal(e.code, OSB_EINVALID);
+    assert_int_equal(osb_pool_create(fx.client, NULL, &template, &capacity, NULL, NULL), -1);
+    assert_int_equal(osb_pool_create(fx.client, "p", NULL, &capacity, &p, &e), -1);
+    assert_int_equal(e.code, OSB_EINVALID);
+    assert_int_equal(osb_pool_get(fx.client, "gone", &p, &e), -1);
+    assert_int_equal(e.code, OSB_ENOTFOUND);
+    /* Answers that are none, and one that says little. */
+    assert_int_equal(osb_pool_update(fx.client, "p", NULL, &capacity, &p, &e), -1);
+    assert_int_equal(e.code, OSB_EPROTOCOL);
+    assert_int_equal(osb_pool_list(fx.client, &l, &e), -1);
+    assert_int_equal(e.code, OSB_EPROTOCOL);
+    osb_pool_list_done(&l);
+    assert_int_equal(osb_pool_get(fx.client, "box", &p, &e), 0);
+    assert_string_equal(p.name, "");
+    assert_null(p.revision);
+    osb_pool_done(&p);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(addresses), cmocka_unit_test(info),
         cmocka_unit_test(errors),    cmocka_unit_test(ready),
         cmocka_unit_test(deadline),  cmocka_unit_test(cancellation),
-        cmocka_unit_test(snapshots), cmocka_unit_test(canceled_streams)};
+        cmocka_unit_test(snapshots), cmocka_unit_test(canceled_streams),
+        cmocka_unit_test(pools)};
     return cmocka_run_group_tests(tests, fx_start, fx_stop);
 }
