@@ -113,6 +113,28 @@ def test_a_policy_belongs_to_the_template(server):
     server.ok("DELETE", "/v1/pools/plain")
 
 
+def test_a_declared_pool(server, world):
+    server.stop()
+    plain = server.extra
+    server.write_config(plain + """[pool.declared]
+image = "host"
+buffer_min = 1
+buffer_max = 1
+pool_max = 3
+resource_limits = { cpu = "1", memory = "128Mi" }
+network_policy = { defaultAction = "deny", egress = [{ action = "allow", target = "good.test" }] }
+""")
+    server.start()
+    waiting = wait_waiting(server, "declared")
+    assert take(server, "declared")["id"] == waiting
+    check(server, world, waiting)
+    server.delete(waiting)
+    server.stop()
+    server.write_config(plain)  # no longer declared: goes at the next start
+    server.start()
+    assert server.call("GET", "/v1/pools/declared").status_code == 404
+
+
 def test_nothing_is_left(server):
     server.delete_pools()
     for s in server.list():
