@@ -249,6 +249,39 @@ def test_metrics_watch_warns_of_errors_in_the_stream(local, fake):
     assert r.stderr == 'WARN: no cgroup today\nWARN: {"n":1}\n'
 
 
+class Dripping(Fake):
+    """Begins to send a file, and no more."""
+
+    def do_GET(self):
+        if "/files/download" in self.path:
+            self.send_response(200)
+            self.send_header("Content-Length", "1000")
+            self.end_headers()
+            self.wfile.write(b"some")
+            self.wfile.flush()
+            self.server.asked.set()
+            self.server.hold.wait(60)
+            return
+        body = json.dumps({"endpoint": self.server.address, "headers": {}}).encode()
+        self.send_response(200)
+        self.send_header("Content-Length", str(len(body)))
+        self.end_headers()
+        self.wfile.write(body)
+
+
+def test_ctrl_c_leaves_no_half_file(local, fake, tmp_path):
+    fake.RequestHandlerClass, fake.hold = Dripping, threading.Event()
+    (tmp_path / "to").mkdir()
+    p = subprocess.Popen([local.exe, "--domain", fake.address, "file", "download", "some", "/f", str(tmp_path / "to" / "f")],
+                         env=local.env, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
+    assert fake.asked.wait(60)
+    assert len(list((tmp_path / "to").iterdir())) == 1
+    p.send_signal(signal.SIGINT)
+    out, err = p.communicate(timeout=60)
+    assert (p.returncode, out, err) == (130, "", "Aborted!\n")
+    assert list((tmp_path / "to").iterdir()) == []
+
+
 # ---- terminals ----
 
 def test_spinner_only_on_a_terminal(local, fake):
