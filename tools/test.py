@@ -1,21 +1,24 @@
 #!/usr/bin/python3
 """Runs every test there is and ends with one line: N passed, N failed, N skipped.
 
-Stages run in order; a stage is a function that yields results. What a stage prints goes to
+Stages run in order, those of LANES two at a time; a stage is a function that yields results. What a stage prints goes to
 build/test/<stage>.log, and its end is shown when something failed. `--only lint,unit` picks stages.
 """
 
 import argparse
+import concurrent.futures
 import glob
 import os
 import subprocess
 import sys
+import threading
 import time
 import xml.etree.ElementTree as ET
 
 ROOT = os.path.dirname(os.path.dirname(os.path.abspath(__file__)))
 OUT = os.path.join(ROOT, "build", "test")
 PYTHON = "/usr/bin/python3"
+PRINTING = threading.Lock()
 SANITIZERS = {
     "ASAN_OPTIONS": "detect_leaks=1:abort_on_error=0:exitcode=99:strict_string_checks=1",
     "UBSAN_OPTIONS": "halt_on_error=1:print_stacktrace=1:exitcode=99",
@@ -60,7 +63,10 @@ class Stage:
 
     def check(self, what, cmd, env=None, timeout=2400):
         """One command, one result."""
-        if self.run(cmd, env, timeout) == 0:
+        return self.count(what, self.run(cmd, env, timeout))
+
+    def count(self, what, code):
+        if code == 0:
             self.result.passed += 1
             return True
         self.result.failed += 1
@@ -158,15 +164,20 @@ def stage_threads(s):
 def stage_fuzz(s):
     if not s.check("build", ["tools/build", "fuzz"]):
         return
-    for exe in sorted(glob.glob(os.path.join(ROOT, "build/fuzz/bin/fuzz_*"))):
+
+    def one(exe):
         target = os.path.basename(exe)[len("fuzz_"):]
         corpus = os.path.join(ROOT, "fuzz/corpus", target)
         grown = os.path.join(ROOT, "build/fuzz/corpus", target)
         os.makedirs(grown, exist_ok=True)
         crash = os.path.join(OUT, f"crash-{target}-")
-        s.check(target, [exe, f"-max_total_time={s.args.fuzz_seconds}", "-timeout=10", "-rss_limit_mb=2048",
-                         "-print_final_stats=0", "-verbosity=0", f"-artifact_prefix={crash}", grown, corpus],
-                timeout=s.args.fuzz_seconds + 120)
+        return target, s.run([exe, f"-max_total_time={s.args.fuzz_seconds}", "-timeout=10", "-rss_limit_mb=2048",
+                              "-print_final_stats=0", "-verbosity=0", f"-artifact_prefix={crash}", grown, corpus],
+                             timeout=s.args.fuzz_seconds + 120)
+
+    with concurrent.futures.ThreadPoolExecutor(os.cpu_count()) as pool:
+        for target, code in pool.map(one, sorted(glob.glob(os.path.join(ROOT, "build/fuzz/bin/fuzz_*")))):
+            s.count(target, code)
 
 
 def stage_integration(s):
@@ -214,12 +225,29 @@ STAGES = {
     "soak": stage_soak,
 }
 ON_DEMAND = {"soak"}
+# These wait more than they compute: two rows of them side by side, so that no suite meets itself.
+LANES = (["integration", "conformance", "vm"], ["security", "chaos", "integration-asan"])
 
 
 def show_end(path, lines=60):
     with open(path, errors="replace") as f:
         for line in f.read().split("\n")[-lines:]:
             print("    " + line)
+
+
+def run_stage(name, args):
+    stage = Stage(name, args)
+    print(f"{name} ...", flush=True)
+    start = time.monotonic()
+    STAGES[name](stage)
+    stage.log.close()
+    r = stage.result
+    with PRINTING:
+        print(f"{name}: {r.passed} passed, {r.failed} failed, {r.skipped} skipped in "
+              f"{time.monotonic() - start:.0f} s", flush=True)
+        if r.failed:
+            show_end(stage.log_path)
+    return r
 
 
 def main():
@@ -233,18 +261,14 @@ def main():
         ap.error(f"unknown stage {unknown[0]!r}; there are: {', '.join(STAGES)}")
 
     total = Result()
+    lanes = [[n for n in lane if n in names] for lane in LANES]
     for name in names:
-        stage = Stage(name, args)
-        print(f"{name} ...", flush=True)
-        start = time.monotonic()
-        STAGES[name](stage)
-        stage.log.close()
-        r = stage.result
-        print(f"{name}: {r.passed} passed, {r.failed} failed, {r.skipped} skipped in "
-              f"{time.monotonic() - start:.0f} s", flush=True)
-        if r.failed:
-            show_end(stage.log_path)
-        total.add(r)
+        if not any(name in lane for lane in lanes):
+            total.add(run_stage(name, args))
+    with concurrent.futures.ThreadPoolExecutor(len(lanes)) as pool:
+        for results in pool.map(lambda lane: [run_stage(n, args) for n in lane], lanes):
+            for r in results:
+                total.add(r)
     for note in total.notes:
         print(note)
     print(f"{total.passed} passed, {total.failed} failed, {total.skipped} skipped")
