@@ -30,6 +30,7 @@ int umount2(const char *target, int flags);
 #define UNMOUNT_DETACH 2
 
 #define STAGE_STACK (256u << 10)
+#define SETUP_TRIES 5000 /* a millisecond each */
 
 void stage_init(struct stage *s, const char *dir)
 {
@@ -44,8 +45,7 @@ void stage_done(struct stage *s)
     s->n_mounts = 0;
 }
 
-static int attributes_set(int fd, unsigned at, bool read_only, int userns_fd, const char *path,
-                          struct err *e)
+static int attributes_set(int fd, unsigned at, bool read_only, int userns_fd)
 {
     struct mount_attr attr = {
         .attr_set = MOUNT_ATTR_NOSUID | MOUNT_ATTR_NODEV | (read_only ? MOUNT_ATTR_RDONLY : 0),
@@ -55,11 +55,7 @@ static int attributes_set(int fd, unsigned at, bool read_only, int userns_fd, co
         attr.attr_set |= MOUNT_ATTR_IDMAP;
         attr.userns_fd = (uint64_t)userns_fd;
     }
-    if (syscall(SYS_mount_setattr, fd, "", at, &attr, sizeof(attr)) < 0) {
-        return err_sys(e, errno, "%s the mount of '%s'",
-                       userns_fd >= 0 ? "map the ids of" : "set up", path);
-    }
-    return 0;
+    return syscall(SYS_mount_setattr, fd, "", at, &attr, sizeof(attr)) < 0 ? -errno : 0;
 }
 
 int tree_clone(int dir_fd, const char *path, bool recursive, bool read_only, int userns_fd,
@@ -72,7 +68,8 @@ int tree_clone(int dir_fd, const char *path, bool recursive, bool read_only, int
     if (fd < 0) {
         return err_sys(e, errno, "clone the mount of '%s'", path);
     }
-    return attributes_set(fd, at, read_only, userns_fd, path, e) < 0 ? -1 : take_fd(&fd);
+    int r = attributes_set(fd, at, read_only, userns_fd);
+    return r < 0 ? err_sys(e, r, "set up the mount of '%s'", path) : take_fd(&fd);
 }
 
 int tree_setup(int take_tree_fd, int userns_fd, struct err *e)
@@ -81,7 +78,14 @@ int tree_setup(int take_tree_fd, int userns_fd, struct err *e)
     if (fd < 0) {
         return err_sys(e, errno, "duplicate a descriptor");
     }
-    return attributes_set(fd, AT_EMPTY_PATH, false, userns_fd, "", e) < 0 ? -1 : take_fd(&fd);
+    int r = attributes_set(fd, AT_EMPTY_PATH, false, userns_fd);
+    /* A process that is being started by another thread has copies of our descriptors until it is
+     * another program: a file of this mount may be open for writing in it. */
+    for (unsigned i = 0; r == -EBUSY && i < SETUP_TRIES; i++) {
+        (void)usleep(1000);
+        r = attributes_set(fd, AT_EMPTY_PATH, false, userns_fd);
+    }
+    return r < 0 ? err_sys(e, r, "set up a mount") : take_fd(&fd);
 }
 
 static struct stage_mount *stage_next(struct stage *s, int take_tree_fd)
