@@ -1,5 +1,5 @@
-"""Pull and unpack: the image store against `skopeo copy` and `umoci unpack`, and `docker pull` where an engine
-answers, all from one registry on loopback. Ours is on disk for good when it returns; theirs is not asked to be."""
+"""Pull and unpack: the image store against `skopeo copy` and `umoci unpack`, and `docker pull` on an engine of its
+own, all from one registry on loopback. Ours is on disk for good when it returns; theirs is not asked to be."""
 
 import json
 import os
@@ -15,6 +15,9 @@ from common import BIN, OUT, ROOT
 
 sys.path.append(os.path.join(ROOT, "tests", "integration", "image"))
 from registry import Image, Registry  # noqa: E402
+
+sys.path.append(os.path.join(ROOT, "tests", "support"))
+from dockerbox import Engine  # noqa: E402
 
 NAME = "images"
 # What this machine has of each kind of layer: few large files, many small ones, a mixture.
@@ -64,24 +67,23 @@ def skopeo_umoci(host, work):
     return copy + timed(["umoci", "unpack", "--image", f"{layout}:1", os.path.join(work, "bundle")])
 
 
-def docker(host, work):
-    seconds = timed(["docker", "pull", f"{host}/b/image:1"])
-    timed(["docker", "rmi", f"{host}/b/image:1"])
-    return seconds
-
-
-def docker_answers():
-    return shutil.which("docker") and subprocess.run(["docker", "info"], capture_output=True).returncode == 0
+def docker(engine):
+    def pull(host, work):
+        seconds = timed(["docker", "-H", engine.url, "pull", f"{host}/b/image:1"])
+        timed(["docker", "-H", engine.url, "rmi", f"{host}/b/image:1"])
+        return seconds
+    return pull
 
 
 def run(opts):
     base = tempfile.mkdtemp(prefix="bench-images-", dir="/var/tmp")
     peers = {"image store": ours, "skopeo + umoci": skopeo_umoci}
-    if docker_answers():
-        peers["docker pull"] = docker
+    engine = Engine(runtimes=False)
+    peers["docker pull"] = docker(engine)
     samples = {name: [] for name in peers}
     registry = None
     try:
+        engine.start()
         os.mkdir(f"{base}/registry")
         registry = Registry(f"{base}/registry")
         layers = [layer(paths, base, LIMIT[opts.full]) for paths in LAYERS]
@@ -99,6 +101,7 @@ def run(opts):
     finally:
         if registry:
             registry.stop()
+        engine.close()
         shutil.rmtree(base, ignore_errors=True)
     own = statistics.median(samples["image store"])
     print(f"\npull and unpack, {len(layers)} layers, {packed >> 20} MiB compressed, {total >> 20} MiB unpacked, loopback registry")
