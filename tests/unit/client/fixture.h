@@ -24,9 +24,23 @@ static struct {
     struct io_pool *pool;
     struct http_server *server;
     char domain[IO_ADDR_TEXT_MAX];
-    sem_t entered, leave; /* of a request to "slow" */
+    sem_t entered, leave, left; /* of a request to "slow" */
     struct osb_client *client;
 } fx;
+
+static inline void fx_hold(void) /* in a handler */
+{
+    must(sem_post(&fx.entered) == 0);
+    must(sem_wait(&fx.leave) == 0);
+    must(sem_post(&fx.left) == 0);
+}
+
+/* Lets the one held go, and waits for it: or the next would take what was meant for it. */
+static inline void fx_let_go(void)
+{
+    must(sem_post(&fx.leave) == 0);
+    must(sem_wait(&fx.left) == 0);
+}
 
 static inline bool fx_is(struct http_req *req, const char *id)
 {
@@ -48,8 +62,7 @@ static void fx_sandbox(struct http_req *req, struct http_reply *r)
         return;
     }
     if (fx_is(req, "slow")) {
-        must(sem_post(&fx.entered) == 0);
-        must(sem_wait(&fx.leave) == 0);
+        fx_hold();
     }
     (void)buf_add_cstr(
         &r->body,
@@ -94,8 +107,7 @@ static void fx_command(struct http_req *req, struct http_reply *r)
     (void)buf_add_str(&r->body, json_str(json_get(j, "command")));
     json_free(j);
     if (fx_is(req, "slow")) {
-        must(sem_post(&fx.entered) == 0);
-        must(sem_wait(&fx.leave) == 0);
+        fx_hold();
     }
 }
 
@@ -104,8 +116,7 @@ static void fx_download(struct http_req *req, struct http_reply *r)
     r->status = 200;
     r->ctype = "application/octet-stream";
     if (fx_is(req, "slow")) {
-        must(sem_post(&fx.entered) == 0);
-        must(sem_wait(&fx.leave) == 0);
+        fx_hold();
     }
     (void)buf_add_str(&r->body, http_req_query_get(req, "path", 0));
 }
@@ -150,7 +161,8 @@ static int fx_start(void **state)
     (void)unsetenv("OPEN_SANDBOX_DOMAIN");
     (void)unsetenv("OPEN_SANDBOX_API_KEY");
     (void)unsetenv("OPEN_SANDBOX_PROTOCOL");
-    must(sem_init(&fx.entered, 0, 0) == 0 && sem_init(&fx.leave, 0, 0) == 0);
+    must(sem_init(&fx.entered, 0, 0) == 0 && sem_init(&fx.leave, 0, 0) == 0 &&
+         sem_init(&fx.left, 0, 0) == 0);
     fx.group = io_group_new(1);
     fx.pool = io_pool_new("work", 8, 256);
     fx.server = http_server_new(io_group_loop(fx.group, 0),
