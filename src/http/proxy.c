@@ -47,6 +47,8 @@ static void traffic(struct http_proxy *p)
 /* The upstream gave no response: the application answers, or we do. */
 static void answer_error(struct http_proxy *p, int error)
 {
+    p->req->on_body =
+        NULL; /* nobody wants the rest: the answer says so where it is too long to be read */
     if (p->opts.on_error) {
         p->opts.on_error(p->req, error, p->opts.arg);
         return;
