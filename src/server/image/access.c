@@ -78,20 +78,32 @@ const char *store_mirror_of(const struct image_store *s, const char *registry)
     return conf ? conf->mirror : NULL;
 }
 
+/* Of "http[s]://host[:port]". */
+static const char *host_of(const char *address)
+{
+    const char *at = strstr(address, "://");
+    return at ? at + 3 : address;
+}
+
 struct registry *store_open_registry(const struct image_store *s, const struct image_ref *ref,
                                      const char *user, const char *password, bool mirror)
 {
     const struct image_registry_conf *conf = registry_conf(s, ref->registry);
     cleanup_free char *file_user = NULL, *file_password = NULL;
-    struct registry_opts o = {.user = user, .password = password};
+    struct registry_opts o = {0};
     if (conf) {
         o.ca_file = conf->ca_file;
         o.mirror = mirror ? conf->mirror : NULL;
         o.plain_http = conf->insecure;
         o.skip_verify = conf->skip_verify;
     }
-    if (!user && s->docker_config &&
-        docker_config_auth(s->docker_config, ref->registry, &file_user, &file_password) == 0) {
+    /* A mirror is somebody else: what is meant for the registry is not told to it. */
+    const char *host = o.mirror ? host_of(o.mirror) : ref->registry;
+    if (user && !o.mirror) {
+        o.user = user;
+        o.password = password;
+    } else if (s->docker_config &&
+               docker_config_auth(s->docker_config, host, &file_user, &file_password) == 0) {
         o.user = file_user;
         o.password = file_password;
     }

@@ -1,11 +1,13 @@
 """Registries that want credentials, speak TLS, or have a mirror; and when the registry is asked at all."""
 
 import base64
+import http.server
 import json
 import os
 import socket
 import ssl
 import subprocess
+import threading
 
 import pytest
 from gate import Gate
@@ -133,6 +135,40 @@ def test_a_mirror_that_has_the_manifest_and_refuses_the_layers(make, registry, b
         assert gate.manifest_requests() == 1 and any(gate.layer_requests().values())
     finally:
         gate.close()
+
+
+class Asking(http.server.BaseHTTPRequestHandler):
+    """A mirror that wants to know who it is, and remembers what it was told."""
+
+    def do_GET(self):
+        self.server.told.append(self.headers.get("Authorization"))
+        self.send_response(401)
+        self.send_header("WWW-Authenticate", 'Basic realm="mirror"')
+        self.send_header("Content-Length", "0")
+        self.end_headers()
+
+    do_HEAD = do_GET
+
+    def log_message(self, *_):
+        pass
+
+
+def test_a_mirror_is_not_told_the_password_of_the_registry(make, registry, base, tmp_path):
+    Image([base]).push(registry.host, "t/quiet", "1")
+    mirror = http.server.ThreadingHTTPServer(("127.0.0.1", 0), Asking)
+    mirror.told = []
+    threading.Thread(target=mirror.serve_forever, daemon=True).start()
+    address = f"127.0.0.1:{mirror.server_port}"
+    known = tmp_path / "config.json"
+    known.write_text(json.dumps({"auths": {registry.host: {"username": "u", "password": "of-the-registry"},
+                                           address: {"username": "u", "password": "of-the-mirror"}}}))
+    try:
+        server = make(f'[images]\ndocker_config = "{known}"\n[images.mirrors]\n"{registry.host}" = "http://{address}"\n')
+        assert server.call("POST", "/v1/sandboxes", body(f"{registry.host}/t/quiet:1", AUTH)).status_code == 202
+        assert set(mirror.told) == {None, basic({"username": "u", "password": "of-the-mirror"})["Authorization"]}
+    finally:
+        mirror.shutdown()
+        mirror.server_close()
 
 
 def test_policies(make, registry, base):
