@@ -32,6 +32,7 @@ struct io_tls_ctx {
 struct tls {
     SSL *ssl;
     bool broken; /* after a fatal error OpenSSL must not be asked to say goodbye */
+    bool deaf;   /* nor to read on: the records themselves cannot be trusted any more */
 };
 
 /* ---- transport ---- */
@@ -63,7 +64,7 @@ static ssize_t failure(struct io_stream *s, int ret, uint8_t *which)
         t->broken = true;
         return saved ? -saved : -ECONNRESET;
     default:
-        t->broken = true;
+        t->broken = t->deaf = true;
         /* The connection ended without a word: cut off, or somebody wants it to look complete. */
         return ERR_GET_REASON(ERR_peek_error()) == SSL_R_UNEXPECTED_EOF_WHILE_READING ? -ECONNRESET
                                                                                       : -EPROTO;
@@ -75,14 +76,18 @@ static ssize_t tls_read(struct io_stream *s, void *p, size_t n)
     struct tls *t = s->transport;
     size_t got;
 
-    if (t->broken) {
+    /* Not `broken`: a server may answer, close and reset while we still write to it. What it said
+     * before that is in the socket, and whole records of it are as good as ever. */
+    if (t->deaf) {
         return -EPROTO;
     }
     ERR_clear_error();
     errno = 0;
     int r = SSL_read_ex(t->ssl, p, n, &got);
     if (r <= 0) {
-        return failure(s, r, &s->read_needs);
+        ssize_t e = failure(s, r, &s->read_needs);
+        t->deaf |= t->broken;
+        return e;
     }
     s->read_needs = UV_READABLE;
     stream_rearm(s); /* for what is left of the record */
@@ -164,7 +169,7 @@ static bool tls_pending(struct io_stream *s)
 {
     struct tls *t = s->transport;
 
-    return !t->broken && SSL_pending(t->ssl) > 0;
+    return !t->deaf && SSL_pending(t->ssl) > 0;
 }
 
 static void tls_close(struct io_stream *s, bool abort)

@@ -191,27 +191,27 @@ static int flush(struct io_stream *s, struct exchange *x, struct str data,
     return n == -EAGAIN ? 0 : -1;
 }
 
+/* Reads before it writes: a server that answers, closes and resets while the request is still on
+ * its way has been heard, whatever becomes of the writing. */
 static bool step_upstream(struct conn *c)
 {
     struct exchange *x = &c->x;
-    bool progress = false;
-    int r;
+    int r, w;
 
     if (!c->upstream) {
         return false;
     }
-    r = flush(c->upstream, x, exchange_up(x), exchange_wrote_up);
-    progress |= r > 0;
-    if (exchange_wants_upstream(x)) {
-        /* A server that answers and closes while we still write: its answer counts. */
-        r = fill(c->upstream, &x->uin, &x->upstream_eof);
-        progress |= r > 0;
-        if (r < 0) {
-            exchange_run(x);
-            exchange_upstream_failed(x, 502, "the connection to the server broke");
-        }
+    r = exchange_wants_upstream(x) ? fill(c->upstream, &x->uin, &x->upstream_eof) : 0;
+    if (r < 0) {
+        exchange_run(x);
+        exchange_upstream_failed(x, 502, "the connection to the server broke");
+        return false;
     }
-    return progress;
+    w = flush(c->upstream, x, exchange_up(x), exchange_wrote_up);
+    if (w < 0) {
+        exchange_upstream_shut(x);
+    }
+    return r > 0 || w != 0;
 }
 
 static int step_client(struct conn *c)

@@ -68,6 +68,19 @@ void exchange_wrote_up(struct exchange *x, size_t n)
     }
 }
 
+static void drop_up(struct exchange *x)
+{
+    if (x->up.len) {
+        exchange_wrote_up(x, x->up.len - x->up_at);
+    }
+}
+
+void exchange_upstream_shut(struct exchange *x)
+{
+    x->up_is_shut = true;
+    drop_up(x);
+}
+
 void exchange_wrote_down(struct exchange *x, size_t n)
 {
     x->down_at += n;
@@ -338,6 +351,9 @@ void exchange_run(struct exchange *x)
             more |= run_client(x);
         }
     }
+    if (x->up_is_shut) {
+        drop_up(x);
+    }
     if (x->state == EXCHANGE_OPEN && x->upstream_eof) {
         run_upstream_eof(x);
     }
@@ -355,7 +371,7 @@ bool exchange_is_busy(const struct exchange *x)
 
 bool exchange_wants_client(const struct exchange *x)
 {
-    if (x->state != EXCHANGE_OPEN || x->client_eof) {
+    if (x->state != EXCHANGE_OPEN || x->client_eof || x->up_is_shut) {
         return false;
     }
     switch (x->client) {

@@ -59,6 +59,7 @@ struct exchange {
     size_t up_at, down_at; /* written so far */
     bool up_is_secret;     /* wiped when it has been written */
     bool client_eof, upstream_eof;
+    bool up_is_shut; /* the server takes nothing more; what it has said already still counts */
 
     enum { CLIENT_HEAD, CLIENT_BODY, CLIENT_WAIT } client;
     enum { SERVER_IDLE, SERVER_HEAD, SERVER_BODY } server;
@@ -79,6 +80,9 @@ bool exchange_wants_client(const struct exchange *x);
 bool exchange_wants_upstream(const struct exchange *x);
 /* No answer can come any more: 502 or 504 when nothing of one was passed on yet. */
 void exchange_upstream_failed(struct exchange *x, int status, const char *why);
+/* The server does not take what is in `up`: nothing more is sent to it, and its answer is awaited
+ * until reading fails as well. */
+void exchange_upstream_shut(struct exchange *x);
 /* After bytes of `up` or `down` were written. */
 void exchange_wrote_up(struct exchange *x, size_t n);
 void exchange_wrote_down(struct exchange *x, size_t n);

@@ -290,6 +290,27 @@ static void test_half_close_and_cut(void **state)
     io_stream_close(a.s);
 }
 
+/* An answer given while the other side still writes is readable after the writing has failed. */
+static void test_answer_before_the_reset(void **state)
+{
+    struct side a, b;
+    char waste[4096] = {0}, got[8];
+    ssize_t r;
+
+    (void)state;
+    connect_pair(&a, &b);
+    assert_int_equal(io_stream_write(b.s, waste, sizeof(waste)), sizeof(waste));
+    assert_int_equal(io_stream_write(a.s, "413", 3), 3);
+    io_stream_close(a.s); /* with unread bytes: a reset */
+    TURN_UNTIL(loop, (r = io_stream_write(b.s, waste, sizeof(waste))) < 0 && r != -EAGAIN);
+    assert_int_equal(io_stream_read(b.s, got, sizeof(got)), 3);
+    assert_memory_equal(got, "413", 3);
+    assert_int_equal(io_stream_write(b.s, waste, sizeof(waste)), -EPROTO);
+    TURN_UNTIL(loop, (r = io_stream_read(b.s, got, sizeof(got))) != -EAGAIN);
+    assert_true(r <= 0);
+    io_stream_close(b.s);
+}
+
 /* Random vectors in, random pieces out, both ways at once, against full sockets. */
 struct flow {
     struct io_stream *from, *to;
@@ -532,6 +553,7 @@ int main(void)
         T(test_read_ahead_is_announced),
         T(test_close_with_read_ahead),
         T(test_half_close_and_cut),
+        T(test_answer_before_the_reset),
         T(test_bulk_both_ways),
         T(test_sendfile),
         T(test_strangers),
