@@ -11,6 +11,7 @@
 #include <unistd.h>
 
 #include "base/clock.h"
+#include "base/codec.h"
 #include "base/fd.h"
 
 static volatile sig_atomic_t interrupts;
@@ -237,6 +238,31 @@ static char *snake(const char *key)
         }
     }
     return buf_take(&b);
+}
+
+char *cli_path(const char *before, const char *id, const char *after)
+{
+    struct buf b = BUF_INIT(8192);
+    (void)buf_add_cstr(&b, before);
+    (void)percent_encode(&b, str_from(id), false);
+    (void)buf_add_cstr(&b, after);
+    return buf_take(&b);
+}
+
+struct json *cli_ask(struct cli *x, const char *method, const char *path, const char *body,
+                     const char *operation)
+{
+    struct osb_error e = {0};
+    struct osb_request r = {.method = method, .path = path, .body = body};
+    cleanup_free char *text = cli_client(x) ? osb_request(x->client, &r, &e) : NULL;
+    if (!text) {
+        if (x->client) {
+            (void)cli_error(x, &e, "%s", operation);
+        }
+        return NULL;
+    }
+    struct json *j = json_parse(text[0] ? str_from(text) : STR("{}"), NULL);
+    return j ? j : json_object_new();
 }
 
 struct json *snake_tree(const struct json *j)

@@ -38,6 +38,11 @@ struct osb_sandbox *cli_sandbox(struct cli *x, const char *id);
 /* "<operation> failed: <why>" on stderr; returns the exit code. */
 int cli_error(struct cli *x, const struct osb_error *e, const char *operation, ...)
     __attribute__((format(printf, 3, 4)));
+/* "/snapshots/<id>" with the id encoded, and what follows. */
+char *cli_path(const char *before, const char *id, const char *after);
+/* What the lifecycle API answers, as it was sent ({} for nothing), or NULL after a message. */
+struct json *cli_ask(struct cli *x, const char *method, const char *path, const char *body,
+                     const char *operation);
 /* "Error: ..." on stderr; returns 1. */
 int cli_fail(struct cli *x, const char *fmt, ...) __attribute__((format(printf, 2, 3)));
 /* The usage line, the hint, "Error: ..."; returns 2. */

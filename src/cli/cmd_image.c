@@ -16,31 +16,6 @@
 
 #define BAR_CELLS 30
 
-static char *image_path(const char *name, const char *after)
-{
-    struct buf b = BUF_INIT(8192);
-    (void)buf_add_cstr(&b, "/images/");
-    (void)percent_encode(&b, str_from(name), false);
-    (void)buf_add_cstr(&b, after);
-    return buf_take(&b);
-}
-
-static struct json *ask(struct cli *x, const char *method, const char *path, const char *body,
-                        const char *operation)
-{
-    struct osb_error e = {0};
-    struct osb_request r = {.method = method, .path = path, .body = body};
-    cleanup_free char *text = cli_client(x) ? osb_request(x->client, &r, &e) : NULL;
-    if (!text) {
-        if (x->client) {
-            (void)cli_error(x, &e, "%s", operation);
-        }
-        return NULL;
-    }
-    struct json *j = json_parse(text[0] ? str_from(text) : STR("{}"), NULL);
-    return j ? j : json_object_new();
-}
-
 static void size_text(uint64_t n, char out[24])
 {
     static const char *const units[] = {"B", "kB", "MB", "GB", "TB"};
@@ -185,7 +160,7 @@ static int run_pull(struct cli *x)
 static int run_push(struct cli *x)
 {
     struct json *body = json_object_new();
-    cleanup_free char *path = image_path(x->args.pos[0], "/push");
+    cleanup_free char *path = cli_path("/images/", x->args.pos[0], "/push");
     if (x->args.pos[1]) {
         json_set(body, "target", json_string_new(str_from(x->args.pos[1])));
     }
@@ -200,7 +175,7 @@ static int run_push(struct cli *x)
 
 static int run_list(struct cli *x)
 {
-    cleanup_(json_free) struct json *wire = ask(x, "GET", "/images", NULL, "List images");
+    cleanup_(json_free) struct json *wire = cli_ask(x, "GET", "/images", NULL, "List images");
     if (!wire) {
         return 1;
     }
@@ -223,8 +198,8 @@ static int run_list(struct cli *x)
 
 static int run_inspect(struct cli *x)
 {
-    cleanup_free char *path = image_path(x->args.pos[0], "");
-    cleanup_(json_free) struct json *wire = ask(x, "GET", path, NULL, "Inspect image");
+    cleanup_free char *path = cli_path("/images/", x->args.pos[0], "");
+    cleanup_(json_free) struct json *wire = cli_ask(x, "GET", path, NULL, "Inspect image");
     if (!wire) {
         return 1;
     }
@@ -236,8 +211,8 @@ static int run_inspect(struct cli *x)
 static int run_remove(struct cli *x)
 {
     for (const char **name = x->args.pos; *name; name++) {
-        cleanup_free char *path = image_path(*name, "");
-        cleanup_(json_free) struct json *m = ask(x, "DELETE", path, NULL, "Remove image");
+        cleanup_free char *path = cli_path("/images/", *name, "");
+        cleanup_(json_free) struct json *m = cli_ask(x, "DELETE", path, NULL, "Remove image");
         if (!m) {
             return 1;
         }
@@ -255,7 +230,7 @@ static int run_prune(struct cli *x)
         return cli_usage(x, "--keep: '%s' is no size such as 20Gi", text);
     }
     (void)snprintf(body, sizeof(body), "{\"maxBytes\":%llu}", (unsigned long long)max);
-    cleanup_(json_free) struct json *m = ask(x, "POST", "/images/prune", body, "Prune images");
+    cleanup_(json_free) struct json *m = cli_ask(x, "POST", "/images/prune", body, "Prune images");
     if (!m) {
         return 1;
     }

@@ -9,31 +9,12 @@
 
 static const struct cli_opt only_output[] = {OPT_OUTPUT("table|json|yaml"), {0}};
 
-/* "/snapshots/<id>" with the id encoded, and what follows. */
-static char *path_to(const char *before, const char *id, const char *after)
-{
-    struct buf b = BUF_INIT(4096);
-    (void)buf_add_cstr(&b, before);
-    (void)percent_encode(&b, str_from(id), false);
-    (void)buf_add_cstr(&b, after);
-    return buf_take(&b);
-}
-
 /* The answer with the names used here, or NULL after a message. */
 static struct json *ask(struct cli *x, const char *method, const char *path, const char *body,
                         const char *operation)
 {
-    struct osb_error e = {0};
-    struct osb_request r = {.method = method, .path = path, .body = body};
-    cleanup_free char *text = cli_client(x) ? osb_request(x->client, &r, &e) : NULL;
-    if (!text) {
-        if (x->client) {
-            (void)cli_error(x, &e, "%s", operation);
-        }
-        return NULL;
-    }
-    cleanup_(json_free) struct json *wire = json_parse(text[0] ? str_from(text) : STR("{}"), NULL);
-    return wire ? snake_tree(wire) : json_object_new();
+    cleanup_(json_free) struct json *wire = cli_ask(x, method, path, body, operation);
+    return wire ? snake_tree(wire) : NULL;
 }
 
 static int show_one(struct cli *x, const char *title, struct json *m)
@@ -126,7 +107,7 @@ static int run_list(struct cli *x)
 
 static int run_get(struct cli *x)
 {
-    cleanup_free char *path = path_to("/snapshots/", x->args.pos[0], "");
+    cleanup_free char *path = cli_path("/snapshots/", x->args.pos[0], "");
     return show_one(x, "Snapshot", ask(x, "GET", path, NULL, "Get snapshot"));
 }
 
@@ -192,7 +173,7 @@ static int run_fork(struct cli *x)
     cleanup_(pairs_free) struct osb_pair *env = cli_pairs(x, "env");
     cleanup_(json_free) struct json *body = json_object_new();
     cleanup_(buf_done) struct buf text = BUF_INIT(1u << 20);
-    cleanup_free char *path = path_to("/sandboxes/", x->args.pos[0], "/fork");
+    cleanup_free char *path = cli_path("/sandboxes/", x->args.pos[0], "/fork");
     int64_t timeout = arg_seconds(&x->args, "timeout", 0);
     json_set(body, "count", json_int_new(arg_int(&x->args, "count", 1)));
     add_pairs(body, "metadata", metadata);
@@ -264,7 +245,7 @@ static int run_pool_create(struct cli *x)
 
 static int run_pool_update(struct cli *x)
 {
-    cleanup_free char *path = path_to("/pools/", x->args.pos[0], "");
+    cleanup_free char *path = cli_path("/pools/", x->args.pos[0], "");
     return send_file(x, "PUT", path, "Update pool");
 }
 
@@ -276,13 +257,13 @@ static int run_pool_list(struct cli *x)
 
 static int run_pool_get(struct cli *x)
 {
-    cleanup_free char *path = path_to("/pools/", x->args.pos[0], "");
+    cleanup_free char *path = cli_path("/pools/", x->args.pos[0], "");
     return show_one(x, "Pool", ask(x, "GET", path, NULL, "Get pool"));
 }
 
 static int run_pool_delete(struct cli *x)
 {
-    cleanup_free char *path = path_to("/pools/", x->args.pos[0], "");
+    cleanup_free char *path = cli_path("/pools/", x->args.pos[0], "");
     cleanup_(json_free) struct json *m = ask(x, "DELETE", path, NULL, "Delete pool");
     if (!m) {
         return 1;
