@@ -11,8 +11,8 @@ import tarfile
 from urllib.parse import quote
 
 import pytest
-import requests
-from osbserver import BIN, ROOT, Server, request_body, wait_for
+from osbserver import ROOT, Server, request_body, wait_for
+from test_crash import crash, pytestmark  # noqa: F401  (the mark is for this file too)
 
 sys.path.insert(0, os.path.join(ROOT, "tests", "integration", "image"))
 sys.path.insert(0, os.path.join(ROOT, "tests", "integration", "images_api"))
@@ -22,14 +22,6 @@ ROUNDS = int(os.environ.get("OSB_CHAOS_ROUNDS", "1"))
 SOURCES = subprocess.run(["grep", "-rhoE", r'FAULT_POINT\("image\.[a-z_.]+"\)', f"{ROOT}/src/server"],
                          capture_output=True, text=True, check=True).stdout
 POINTS = sorted(set(re.findall(r'"(image\.[a-z_.]+)"', SOURCES)))
-
-
-def has_fault_points():
-    with open(os.path.join(BIN, "opensandbox-server"), "rb") as f:
-        return b"OSB_FAULT" in f.read()
-
-
-pytestmark = pytest.mark.skipif(not has_fault_points(), reason="this build has no fault points (tools/build fault)")
 
 
 def points(prefix):
@@ -66,22 +58,6 @@ def server():
 
 def entries(server, what):
     return os.listdir(os.path.join(server.data, "images", what))
-
-
-def crash(s, point, act, n=1):
-    s.stop()
-    s.start(env={"OSB_FAULT": f"{point}:{n}"})
-    try:
-        act()
-    except requests.exceptions.RequestException:
-        pass
-    try:
-        code = s.wait_crash(timeout=60)
-    except subprocess.TimeoutExpired:
-        s.kill()
-        pytest.fail(f"{point} was never passed")
-    assert code == -9, f"{point}: exit {code}\n{s.log_tail()}"
-    s.start()
 
 
 def whole(server):

@@ -10,6 +10,7 @@ sys.path.insert(0, os.path.join(HERE, "..", "..", "support"))
 sys.path.insert(0, os.path.join(HERE, "..", "image"))
 
 from osbserver import Server  # noqa: E402
+from serverfixtures import make  # noqa: E402, F401
 from registry import Image, Registry, tar_of  # noqa: E402
 
 APPLETS = "sh cat echo sleep ls id env pwd touch stat true head tail test grep".split()
@@ -71,17 +72,3 @@ def server():
     s = Server("[images]\ndocker_config = \"\"\n").start()
     yield s
     s.close()
-
-
-@pytest.fixture
-def make():
-    made = []
-
-    def new(config="", start=True, **more):
-        s = Server(config, **more)
-        made.append(s)
-        return s.start() if start else s
-
-    yield new
-    for s in made:
-        s.close()

@@ -6,6 +6,7 @@ import pytest
 sys.path.insert(0, os.path.join(os.path.dirname(os.path.abspath(__file__)), "..", "..", "support"))
 
 from osbserver import Server  # noqa: E402
+from serverfixtures import make  # noqa: E402, F401
 
 
 @pytest.fixture(scope="session")
@@ -24,18 +25,3 @@ def server(shared):
     for sandbox in shared.list():
         shared.call("DELETE", f"/v1/sandboxes/{sandbox['id']}")
     shared.assert_clean()
-
-
-@pytest.fixture
-def make():
-    """Servers of a test's own: make("[limits]\\nsandboxes = 1\\n")."""
-    made = []
-
-    def new(config="", start=True, **more):
-        s = Server(config, **more)
-        made.append(s)
-        return s.start() if start else s
-
-    yield new
-    for s in made:
-        s.close()
