@@ -5,7 +5,7 @@ BUILD := build/release
 export CCACHE_NOHASHDIR := 1
 PREFIX ?= /usr/local
 
-.PHONY: all run demo test soak bench bench-full fuzz lint format install clean deps help
+.PHONY: all run demo test soak bench bench-full fuzz lint format images install clean deps help
 
 all: deps            ## build everything into build/bin/
 	@tools/build release
@@ -36,6 +36,9 @@ lint: deps-test      ## layout, room edges, banned functions, static analysis
 
 format:              ## lay out the sources
 	@git ls-files '*.c' '*.h' | xargs clang-format -i
+
+images: all          ## the egress sidecar as an image: build/images/, for docker load
+	@tools/images.py $(if $(CA),--ca $(CA)) $(if $(NAME),--name $(NAME))
 
 install: all         ## into PREFIX (/usr/local), honours DESTDIR
 	@meson configure $(BUILD) --prefix $(PREFIX) >/dev/null

@@ -53,7 +53,7 @@ class Engine:
             find("dockerd"), "--data-root", f"{self.dir}/data", "--exec-root", f"/run/{self.name}",
             "--pidfile", f"{self.dir}/pid", "-H", self.url, "--bridge", self.name, "--fixed-cidr", self.subnet,
             "--containerd-namespace", self.name, "--containerd-plugins-namespace", f"{self.name}-plugins",
-            "--iptables=false", "--ip6tables=false", "--ip-masq=false", "--ip-forward=false",
+            "--dns", self.gateway, "--iptables=false", "--ip6tables=false", "--ip-masq=false", "--ip-forward=false",
             "--exec-opt", "native.cgroupdriver=cgroupfs", "--cgroup-parent", f"/{self.name}",
             "--config-file", f"{self.dir}/daemon.json",
         ]

@@ -150,18 +150,23 @@ static struct json *security_make(const struct docker *d)
 static struct json *drop_make(const struct making *m)
 {
     struct json *drop = json_array_new();
-    bool has_admin = false;
+    bool has_admin = false, has_raw = false;
     for (size_t i = 0; i < m->d->dc->drop_capabilities.n; i++) {
         const char *cap = m->d->dc->drop_capabilities.v[i];
-        bool admin = strcmp(cap, "NET_ADMIN") == 0;
+        bool admin = strcmp(cap, "NET_ADMIN") == 0, raw = strcmp(cap, "NET_RAW") == 0;
         has_admin |= admin;
+        has_raw |= raw;
         /* The machine inside a Windows sandbox makes its own network. */
-        if (!m->is_windows || (!admin && strcmp(cap, "NET_RAW") != 0)) {
+        if (!m->is_windows || (!admin && !raw)) {
             push_text(drop, cap);
         }
     }
-    if (m->sidecar[0] && !has_admin && !m->is_windows) {
-        push_text(drop, "NET_ADMIN"); /* it shares the sidecar's network and must not change it */
+    /* It shares the sidecar's network: it must not change the rules, nor mark or forge packets. */
+    if (m->sidecar[0] && !has_admin) {
+        push_text(drop, "NET_ADMIN");
+    }
+    if (m->sidecar[0] && !has_raw) {
+        push_text(drop, "NET_RAW");
     }
     return drop;
 }

@@ -190,6 +190,7 @@ static int try_once(struct making *m, enum runtime_stage *ret_stage, struct err 
         (spec->egress_policy && sidecar_start(m, sidecar_ip, ret_stage, e) < 0)) {
         return -1;
     }
+    FAULT_POINT("docker.create.sidecar");
     cleanup_(json_free) struct json *body = body_make(m);
     (void)snprintf(name, sizeof(name), CONTAINER_NAME, spec->id);
     if (container_make(m, name, body, spec_image(spec, text), spec, m->cid, ret_stage, e) < 0) {
@@ -248,6 +249,11 @@ static int check_policy(const struct docker *d, const struct runtime_spec *spec,
 {
     if (!spec->egress_policy) {
         return 0;
+    }
+    if (spec_is_windows(spec)) {
+        return err_set(e, ERR_INVALID,
+                       "networkPolicy and platform windows exclude each other: the machine inside "
+                       "needs rights over the network that the policy must keep");
     }
     if (d->mode != NET_BRIDGE) {
         return err_set(e, ERR_INVALID,

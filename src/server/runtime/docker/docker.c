@@ -32,6 +32,13 @@ static int target_published(const struct docker *d, const struct container *c, u
     return io_addr_ip(str_from(d->engine.host), outside, &ret->http.addr);
 }
 
+/* The sidecar takes secrets from its own machine only, which for it is whoever shares its network:
+ * execd of the sandbox. */
+static bool is_sidecar_port(const struct container *c, uint16_t port)
+{
+    return c->has_sidecar && port == EGRESS_PORT;
+}
+
 static int docker_target(struct runtime *rt, const char *id, uint16_t port,
                          struct runtime_target *ret)
 {
@@ -55,6 +62,10 @@ static int docker_target(struct runtime *rt, const char *id, uint16_t port,
         }
         return io_addr_ip(str_from(d->engine.host ? d->engine.host : "127.0.0.1"), port,
                           &ret->http.addr);
+    }
+    if (is_sidecar_port(&c, port)) {
+        (void)snprintf(ret->prefix, sizeof(ret->prefix), "/proxy/%u", port);
+        port = EXECD_PORT;
     }
     return c.ip[0] ? io_addr_ip(str_from(c.ip), port, &ret->http.addr) : -EAGAIN;
 }

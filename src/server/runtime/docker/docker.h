@@ -47,6 +47,10 @@
 #define OEM_VOLUME "opensandbox-win-oem-%s"
 #define OPT_DIR "/opt/opensandbox"
 
+#define SIDECARS_PATH                                                                              \
+    "/containers/json?all=1&filters=%7B%22label%22%3A%5B%22opensandbox.io%2Fegress-sidecar-for%22" \
+    "%5D%7D"
+
 #define CONTAINER_ID_MAX 80
 #define IP_TEXT_MAX 46
 #define PATH_TEXT_MAX 320
@@ -64,6 +68,7 @@ struct container {
     bool is_host_net; /* shares this machine's network */
     bool is_leaving;  /* being removed by us */
     bool has_sidecar;
+    bool lost_sidecar;           /* it ended, and we ended the sandbox for it */
     bool has_volumes;            /* named volumes or buckets that go with it */
     enum runtime_state expected; /* what we are making it right now; RT_MISSING: nothing */
     uint64_t stats_cpu_ns, stats_at_us;
@@ -238,6 +243,10 @@ int ping_execd(struct docker *d, const struct container *c, struct err *e);
 /* Started and answering; m->sidecar and *ret_ip are set. */
 int sidecar_start(struct making *m, char ret_ip[IP_TEXT_MAX], enum runtime_stage *ret_stage,
                   struct err *e);
+/* The sidecar of this sandbox has ended. */
+void sidecar_lost(struct docker *d, const char *id);
+/* The same for all that ended while nobody listened. */
+int sidecars_check(struct docker *d, struct err *e);
 
 /* ---- windows.c ---- */
 int windows_check(const struct runtime_spec *spec, struct err *e);
@@ -263,6 +272,8 @@ int docker_snapshot_exists(struct runtime *rt, const char *snapshot_id, struct e
 int docker_stats(struct runtime *rt, const char *id, struct runtime_stats *ret, struct err *e);
 int docker_logs(struct runtime *rt, const char *id, unsigned tail, int64_t since_us,
                 struct buf *out, struct err *e);
+int container_logs(struct docker *d, const char *cid, unsigned tail, int64_t since_us,
+                   struct buf *out, struct err *e);
 int docker_describe(struct runtime *rt, const char *id, struct buf *out, struct err *e);
 int docker_found(struct runtime *rt, bool (*is_known)(const char *id, void *arg),
                  void (*fn)(const struct runtime_found *f, void *arg), void *arg, struct err *e);

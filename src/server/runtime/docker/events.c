@@ -13,8 +13,11 @@
 #include "base/must.h"
 #include "server/runtime/docker/docker.h"
 
+/* {"type":["container"],"event":["start","pause","unpause","die","destroy"]}. Not by label:
+ * sandboxes and sidecars have different ones, and the engine takes two for "both". */
 #define EVENT_FILTER                                                                               \
-    "%7B%22type%22%3A%5B%22container%22%5D%2C%22label%22%3A%5B%22opensandbox.io%2Fid%22%5D%7D"
+    "%7B%22type%22%3A%5B%22container%22%5D%2C%22event%22%3A%5B%22start%22%2C%22pause%22%2C"        \
+    "%22unpause%22%2C%22die%22%2C%22destroy%22%5D%7D"
 #define REPLAY_S 5 /* seconds before the list that are heard again: clocks are coarse */
 
 static bool is_stopping(const struct docker *d)
@@ -58,7 +61,11 @@ static int on_event(struct str line, void *arg)
     const char *id = json_cstr(json_get(json_at(j, "Actor.Attributes"), LABEL_ID));
     const char *cid = json_cstr(json_at(j, "Actor.ID"));
     const char *action = json_cstr(json_get(j, "Action"));
+    const char *sidecar_of = label_get(json_at(j, "Actor.Attributes"), LABEL_SIDECAR);
     enum runtime_state state;
+    if (sidecar_of && action && strcmp(action, "die") == 0) {
+        sidecar_lost(d, sidecar_of);
+    }
     if (!id || !cid || !action || !state_of_action(action, &state)) {
         return 0;
     }
@@ -150,7 +157,7 @@ static int catch_up(struct docker *d, int64_t *ret_since, struct err *e)
     }
     free(gone);
     map_done(&listed);
-    return 0;
+    return sidecars_check(d, e);
 }
 
 static int listen_once(struct docker *d, struct err *e)

@@ -194,6 +194,7 @@ void index_put(struct docker *d, const struct container *c)
         *have = *c;
         have->is_up = old.is_up;
         have->is_leaving = old.is_leaving;
+        have->lost_sidecar = old.lost_sidecar;
         have->expected = old.expected;
         have->stats_at_us = old.stats_at_us;
         have->stats_cpu_ns = old.stats_cpu_ns;

@@ -13,9 +13,6 @@
 #include "server/runtime/docker/docker.h"
 
 #define COMMIT_TIMEOUT_MS 1800000u
-#define SIDECARS_PATH                                                                              \
-    "/containers/json?all=1&filters=%7B%22label%22%3A%5B%22opensandbox.io%2Fegress-sidecar-for%22" \
-    "%5D%7D"
 
 /* ---- remove ---- */
 
@@ -208,6 +205,10 @@ int docker_inspect(struct runtime *rt, const char *id, struct runtime_status *re
         index_put(d, &c);
     }
     status_from_inspect(a.json, ret);
+    if (ret->state == RT_EXITED && index_get(d, id, &c) && c.lost_sidecar) {
+        (void)snprintf(ret->detail, sizeof(ret->detail),
+                       "its egress sidecar ended, and its network with it");
+    }
     return 0;
 }
 

@@ -29,14 +29,10 @@ static void unframe(struct str in, struct buf *out)
     }
 }
 
-int docker_logs(struct runtime *rt, const char *id, unsigned tail, int64_t since_us,
-                struct buf *out, struct err *e)
+int container_logs(struct docker *d, const char *cid, unsigned tail, int64_t since_us,
+                   struct buf *out, struct err *e)
 {
-    struct docker *d = docker_of(rt);
-    char cid[CONTAINER_ID_MAX], path[PATH_TEXT_MAX], since[48] = "";
-    if (container_find(d, id, cid, e) < 0) {
-        return -1;
-    }
+    char path[PATH_TEXT_MAX], since[48] = "";
     if (since_us > 0) {
         (void)snprintf(since, sizeof(since), "&since=%lld.%06lld", (long long)(since_us / 1000000),
                        (long long)(since_us % 1000000));
@@ -51,6 +47,14 @@ int docker_logs(struct runtime *rt, const char *id, unsigned tail, int64_t since
     }
     unframe(buf_str(&a.body), out);
     return 0;
+}
+
+int docker_logs(struct runtime *rt, const char *id, unsigned tail, int64_t since_us,
+                struct buf *out, struct err *e)
+{
+    struct docker *d = docker_of(rt);
+    char cid[CONTAINER_ID_MAX];
+    return container_find(d, id, cid, e) < 0 ? -1 : container_logs(d, cid, tail, since_us, out, e);
 }
 
 /* ---- numbers ---- */
