@@ -7,16 +7,19 @@
 #include "base/cleanup.h"
 #include "base/log.h"
 #include "base/must.h"
+#include "base/num.h"
 #include "base/rand.h"
 #include "egress/egress.h"
 #include "egress/learned.h"
 #include "egress/limits.h"
 #include "egress/nft.h"
+#include "egress/packets.h"
 #include "egress/ruleset.h"
 
 struct enforcer {
     struct egress *g;
     struct nft *nft;
+    struct packets *packets; /* NULL: refused packets are not told */
     struct learned learned;
     uint32_t mark, generation;
     uint16_t ports[EGRESS_MAX_REDIRECTS];
@@ -35,12 +38,18 @@ struct enforcer *enforcer_new(struct egress *g, struct err *e)
         enforcer_free(f);
         return NULL;
     }
+    struct err why = {0};
+    f->packets = g->cfg.nft ? packets_new(g, &why) : NULL;
+    if (g->cfg.nft && !f->packets) {
+        log_warn("refused packets will be counted but not listed", LOG_ERR(&why));
+    }
     return f;
 }
 
 void enforcer_free(struct enforcer *f)
 {
     if (f) {
+        packets_free(f->packets);
         nft_free(f->nft);
         learned_done(&f->learned);
         free(f);
@@ -74,7 +83,7 @@ static int rules_load(struct enforcer *f, const struct policy *p, struct err *e)
         .listen_port = f->listen_port,
         .ports = f->ports,
         .n_ports = f->n_ports,
-        .can_log = true,
+        .can_log = f->packets != NULL,
     };
     if (ruleset_format(&r, &text, e) < 0 || nft_run(f->nft, buf_cstr(&text), e) < 0) {
         return -1;
@@ -171,4 +180,18 @@ int enforcer_verify(struct enforcer *f, struct err *e)
         return err_set(e, ERR_IO, "the packet rules are not ours any more");
     }
     return 0;
+}
+
+uint64_t enforcer_take_untold(struct enforcer *f)
+{
+    cleanup_(buf_done) struct buf text = BUF_INIT(64u << 10);
+    struct err e = {0};
+    uint64_t n = 0;
+    if (nft_ask(f->nft, "reset counter inet " EGRESS_TABLE " untold", &text, &e) < 0) {
+        log_warn("the refused packets cannot be counted", LOG_ERR(&e));
+        return 0;
+    }
+    ptrdiff_t at = str_find_str(buf_str(&text), STR("packets "));
+    struct str rest = at < 0 ? STR_NULL : str_sub(buf_str(&text), (size_t)at + 8, text.len);
+    return parse_u64(str_cut(&rest, ' '), &n) < 0 ? 0 : n;
 }

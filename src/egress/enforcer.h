@@ -31,3 +31,5 @@ int enforcer_redirect(struct enforcer *f, const uint16_t *ports, size_t n, uint1
 uint32_t enforcer_mark(const struct enforcer *f);
 /* Reads the table back: it is there, with the generation that was applied last. */
 int enforcer_verify(struct enforcer *f, struct err *e);
+/* Packets refused since the last call that the rules did not list one by one. */
+uint64_t enforcer_take_untold(struct enforcer *f);

@@ -13,6 +13,18 @@
 #define EGRESS_MAX_API_CONNECTIONS 128  /* of the API: 503 */
 #define EGRESS_OVERLAY_MS 60000u        /* between two looks at the overlay files */
 #define EGRESS_MAX_EVENTS 256           /* refusals that GET /events can show */
+#define EGRESS_EVENT_REPEAT_MS 1000u    /* between two lines about the same refusal */
+#define EGRESS_EVENT_LINES 50u          /* lines about refusals per second; the rest come later */
+#define EGRESS_PACKET_HEAD 128          /* bytes of a refused packet that are looked at */
+#define EGRESS_PACKET_BATCH 32          /* refused packets that the kernel reports at once */
+#define EGRESS_PACKET_WAIT_CS 10        /* hundredths of a second that it waits for so many */
+#define EGRESS_PACKET_BUFFER 65536      /* bytes of one such report */
+#define EGRESS_PACKET_READS 8           /* reports per turn of the loop */
+#define EGRESS_PACKET_SOCKET 262144     /* bytes of reports that may wait; more are only counted */
+#define EGRESS_PACKET_SETTLE_MS 1000u   /* until what was not listed is counted */
+#define EGRESS_PACKETS_PER_S 100        /* refused packets listed per destination and second */
+#define EGRESS_PACKETS_ALL_PER_S 2000   /* and in all; more are only counted */
+#define EGRESS_PACKET_PLACES 4096       /* destinations told apart for that */
 #define EGRESS_MAX_WEBHOOKS 256         /* refusals waiting for the webhook; more are dropped */
 #define EGRESS_WEBHOOK_TRIES 4          /* attempts to deliver one */
 #define EGRESS_WEBHOOK_TIMEOUT_MS 5000u /* of each attempt */

@@ -12,6 +12,8 @@
 #include "base/cleanup.h"
 #include "base/list.h"
 #include "base/must.h"
+#include "egress/limits.h"
+#include "egress/packets.h"
 
 /* Addresses and names of public resolvers that speak DNS over HTTPS. Under default deny they can
  * only be reached when named themselves: a wildcard that happens to cover one is no wish for it. */
@@ -206,16 +208,45 @@ static void put_exempt(struct buf *out, const struct ruleset *r, const char *ver
     "nd-router-advert, mld-listener-query, mld-listener-report, mld-listener-done, "               \
     "mld2-listener-report } accept\n"
 
+/* Each refused packet is told, but no destination so often that others would be lost, and what is
+ * left out is counted. With the set full the second limit holds alone. */
+static void put_tell(struct buf *out, const struct ruleset *r)
+{
+    if (!r->can_log) {
+        (void)buf_add_cstr(out, "  chain tell {\n  }\n");
+        return;
+    }
+    (void)buf_add_cstr(out, "  counter untold {\n  }\n");
+    for (int family = 4; family <= 6; family += 2) {
+        (void)buf_printf(out,
+                         "  set told_v%d {\n    type ipv%d_addr\n    flags dynamic,timeout\n"
+                         "    timeout 5s\n    size %d\n  }\n",
+                         family, family, EGRESS_PACKET_PLACES);
+    }
+    (void)buf_add_cstr(out, "  chain tell {\n");
+    for (int family = 4; family <= 6; family += 2) {
+        (void)buf_printf(out,
+                         "    update @told_v%d { %s daddr limit rate over %d/second burst %d "
+                         "packets } counter name untold return\n",
+                         family, family == 4 ? "ip" : "ip6", EGRESS_PACKETS_PER_S,
+                         EGRESS_PACKETS_PER_S);
+    }
+    (void)buf_printf(out,
+                     "    limit rate over %d/second burst %d packets counter name untold return\n"
+                     "    ct state invalid log prefix \"" PACKETS_INVALID "\" group %d return\n"
+                     "    log group %d\n  }\n",
+                     EGRESS_PACKETS_ALL_PER_S, EGRESS_PACKETS_ALL_PER_S, EGRESS_LOG_GROUP,
+                     EGRESS_LOG_GROUP);
+}
+
 static void put_helpers(struct buf *out, const struct ruleset *r)
 {
     (void)buf_printf(out, "  chain pass {\n    ct mark set 0x%08x accept\n  }\n", r->generation);
-    (void)buf_add_cstr(out, "  chain refuse {\n    counter\n");
-    if (r->can_log) {
-        (void)buf_printf(out, "    limit rate 50/second burst 200 packets log group %d\n",
-                         EGRESS_LOG_GROUP);
-    }
-    (void)buf_add_cstr(out, "    meta l4proto tcp reject with tcp reset\n"
-                            "    reject with icmpx admin-prohibited\n  }\n");
+    put_tell(out, r);
+    (void)buf_add_cstr(out, "  chain refuse {\n    counter\n    jump tell\n"
+                            "    meta l4proto tcp reject with tcp reset\n"
+                            "    reject with icmpx admin-prohibited\n  }\n"
+                            "  chain invalid {\n    counter\n    jump tell\n    drop\n  }\n");
 }
 
 /* What is refused before any list is asked. */
@@ -262,7 +293,7 @@ static void put_judge(struct buf *out, const struct ruleset *r)
     }
     (void)buf_add_cstr(out, "    ip6 hoplimit 255 " DISCOVERY);
     (void)buf_add_cstr(out, "    ip6 hoplimit 1 " DISCOVERY);
-    (void)buf_add_cstr(out, "    ct state invalid drop\n");
+    (void)buf_add_cstr(out, "    ct state invalid goto invalid\n");
     (void)buf_add_cstr(out, "    meta l4proto { tcp, udp } th dport 53 accept\n");
     (void)buf_add_cstr(out, gateway ? "    fib daddr type local goto refuse\n"
                                     : "    oifname \"lo\" accept\n");
