@@ -23,6 +23,7 @@ struct create_plan {
     bool is_fork;                /* its snapshot is the fork's own */
     const char *pool_ref;        /* extensions.poolRef: this plan is only half of one, see pool.h */
     const char *pool;            /* the pool it was completed from, or NULL */
+    const char *pool_revision;   /* hash of the template that was its then */
     bool warm;                   /* its sandbox waits in that pool already */
     const char *spec_json;       /* for the store: without registry credentials */
     const char *entrypoint_json; /* array */

@@ -86,9 +86,14 @@ static struct sandbox *pull_at(struct pool *p, size_t i)
     return sb;
 }
 
-struct sandbox *pool_shift(struct pool *p)
+struct sandbox *pool_shift(struct pool *p, const char *revision)
 {
-    return p->n_ready ? pull_at(p, 0) : NULL;
+    for (size_t i = 0; i < p->n_ready; i++) {
+        if (!strcmp(p->ready[i]->idem_hash, revision)) {
+            return pull_at(p, i);
+        }
+    }
+    return NULL;
 }
 
 struct sandbox *pool_pull(struct pool *p, const struct sandbox *sb)
@@ -110,7 +115,7 @@ struct sandbox *pool_pull_surplus(struct pool *p)
     }
     int64_t idle = (int64_t)(p->n_ready + p->n_making), taken = (int64_t)p->n_taken;
     int64_t most = MAX(MAX(p->cap.buffer_max.v, p->cap.buffer_min.v), p->cap.pool_min.v - taken);
-    return idle > most || idle + taken > p->cap.pool_max.v ? pool_shift(p) : NULL;
+    return idle > most || idle + taken > p->cap.pool_max.v ? pool_shift(p, p->hash) : NULL;
 }
 
 void pool_unref(struct pool *p)
@@ -312,6 +317,10 @@ int pool_complete(struct lifecycle *lc, const struct caller *c, struct create_pl
     (void)pthread_mutex_lock(&lc->pools->lock);
     const struct pool *pool = pool_find(lc->pools, c->owner, name);
     cleanup_free char *request = pool ? xstrdup(pool->request) : NULL;
+    char revision[PLAN_HASH_LEN + 1] = "";
+    if (pool) {
+        memcpy(revision, pool->hash, sizeof(revision));
+    }
     (void)pthread_mutex_unlock(&lc->pools->lock);
     if (!request) {
         return no_pool(p, name);
@@ -334,6 +343,7 @@ int pool_complete(struct lifecycle *lc, const struct caller *c, struct create_pl
         return -1;
     }
     whole->pool = arena_strdup(&whole->arena, name);
+    whole->pool_revision = arena_strdup(&whole->arena, revision);
     memcpy(whole->hash, (*plan)->hash, sizeof(whole->hash)); /* the key is for what was sent */
     plan_free(*plan);
     *plan = whole;
@@ -374,7 +384,7 @@ int pool_claim(struct lifecycle *lc, const struct caller *c, const struct create
         pool->refs++;
     }
     bool fits = pool && can_become(&pool->limits, &plan->spec.limits);
-    struct sandbox *sb = fits && !full ? pool_shift(pool) : NULL;
+    struct sandbox *sb = fits && !full ? pool_shift(pool, plan->pool_revision) : NULL;
     (void)pthread_mutex_unlock(&ps->lock);
     if (!pool) {
         return no_pool(p, plan->pool);
@@ -390,7 +400,7 @@ int pool_claim(struct lifecycle *lc, const struct caller *c, const struct create
     while (sb && !is_fresh(lc, sb)) {
         pool_discard(lc, sb);
         (void)pthread_mutex_lock(&ps->lock);
-        sb = pool_shift(pool);
+        sb = pool_shift(pool, plan->pool_revision);
         (void)pthread_mutex_unlock(&ps->lock);
     }
     *ret = (struct pool_claim){pool, sb};

@@ -7,10 +7,10 @@
  * too, and no API key sees one. Its execd waits to be told what to run (runtime->activate).
  *
  * A create that names a pool is completed from the template, so that what is made is the same
- * whether a member is taken or not: pool_complete(). pool_claim() takes the member that waits
- * longest, or none; then its row is replaced by that of the client's sandbox, in one transaction,
- * and it is activated. If that fails because it is dead or was used, the create starts over with
- * the same id, as every create can.
+ * whether a member is taken or not: pool_complete(). pool_claim() takes the member of that template
+ * that waits longest, or none; then its row is replaced by that of the client's sandbox, in one
+ * transaction, and it is activated. If that fails because it is dead or was used, the create starts
+ * over with the same id, as every create can.
  *
  * Counting: ready + being made + taken and still there <= poolMax. Threads of their own refill
  * (pool_fill.c), one member of a pool at a time, and give way to creates.
@@ -70,7 +70,7 @@ struct pool *pool_find(struct pools *ps, const char *owner, const char *name);
 struct pool *pool_find_member(struct pools *ps, const struct sandbox *sb); /* the one it waits in */
 void pool_add(struct pools *ps, struct pool *take_p);
 void pool_push(struct pool *p, struct sandbox *take_sb);
-struct sandbox *pool_shift(struct pool *p);                          /* the first, or NULL */
+struct sandbox *pool_shift(struct pool *p, const char *revision);    /* its first, or NULL */
 struct sandbox *pool_pull(struct pool *p, const struct sandbox *sb); /* this one, or NULL */
 struct sandbox *pool_pull_surplus(struct pool *p);                   /* one too many, or NULL */
 void pool_unref(struct pool *p);
