@@ -39,7 +39,7 @@ static void on_end(struct io_child *c, const struct io_child_status *st, void *a
     g->child = NULL;
     io_timer_stop(&g->timer);
     bool failed = st->end == IO_CHILD_EXITED && st->code != 0;
-    if (g->stopping || (st->end == IO_CHILD_EXITED && st->code == 0)) {
+    if (g->stopping) { /* an end that nobody asked us for is none, however orderly it was */
         io_loop_stop(g->loop);
         return;
     }

@@ -11,7 +11,8 @@
 #define EGRESS_MAX_LEARNED 4096         /* (address, name) pairs remembered; the oldest goes */
 #define EGRESS_MAX_SCRIPT (4u << 20)    /* bytes of one nftables transaction */
 #define EGRESS_MAX_API_CONNECTIONS 128  /* of the API: 503 */
-#define EGRESS_OVERLAY_MS 60000u        /* between two looks at the overlay files */
+#define EGRESS_OVERLAY_MS 60000u        /* between two looks at the overlay files, unasked */
+#define EGRESS_OVERLAY_SETTLE_MS 50u    /* from a change in their directory to the look */
 #define EGRESS_MAX_EVENTS 256           /* refusals that GET /events can show */
 #define EGRESS_EVENT_REPEAT_MS 1000u    /* between two lines about the same refusal */
 #define EGRESS_EVENT_LINES 50u          /* lines about refusals per second; the rest come later */

@@ -16,7 +16,11 @@
 #include "egress/enforcer.h"
 #include "egress/limits.h"
 #include "egress/resolver.h"
+#include "egress/watch.h"
 #include "io/timer.h"
+
+#define DENY_NAME "deny.always"
+#define ALLOW_NAME "allow.always"
 
 /* What tells that a file has changed. */
 struct stamp {
@@ -30,6 +34,7 @@ struct overlay {
     char *path;
     enum policy_action action;
     struct stamp stamp;
+    bool is_stale;        /* read it whatever the stamp says */
     struct policy *rules; /* NULL: no file */
 };
 
@@ -37,6 +42,7 @@ struct policy_store {
     struct egress *g;
     struct policy *user, *effective, *quiet;
     struct overlay deny, allow;
+    struct watch *watch; /* of the overlays' directory; NULL: only looked at now and then */
     struct io_timer look;
 };
 
@@ -154,15 +160,18 @@ static int save(const char *path, const struct policy *p, struct err *e)
 /* ---- life ---- */
 
 static void on_look(struct io_timer *t);
+static void on_change(struct str name, void *arg);
 
 struct policy_store *policy_store_new(struct egress *g, struct err *e)
 {
     struct policy_store *s = NEW(struct policy_store);
     s->g = g;
     io_timer_init(&s->look, g->loop, on_look);
+    /* Before the files are read, so that no change falls in between. */
+    s->watch = watch_new(g->loop, g->cfg.rules_dir, on_change, s);
     if (initial_load(s, e) < 0 ||
-        overlay_init(&s->deny, g->cfg.rules_dir, "deny.always", POLICY_DENY, e) < 0 ||
-        overlay_init(&s->allow, g->cfg.rules_dir, "allow.always", POLICY_ALLOW, e) < 0 ||
+        overlay_init(&s->deny, g->cfg.rules_dir, DENY_NAME, POLICY_DENY, e) < 0 ||
+        overlay_init(&s->allow, g->cfg.rules_dir, ALLOW_NAME, POLICY_ALLOW, e) < 0 ||
         quiet_load(s, e) < 0) {
         policy_store_free(s);
         return NULL;
@@ -177,6 +186,7 @@ void policy_store_free(struct policy_store *s)
         return;
     }
     io_timer_stop(&s->look);
+    watch_free(s->watch);
     policy_free(s->user);
     policy_free(s->effective);
     policy_free(s->quiet);
@@ -264,42 +274,75 @@ int policy_store_commit(struct policy_store *s, struct policy *take_user, struct
     return 0;
 }
 
+/* The watch tells of a change that the time of the file may be too coarse to show. */
+static void on_change(struct str name, void *arg)
+{
+    struct policy_store *s = arg;
+    bool all = !name.n || str_starts(name, STR("..")); /* the links of a mounted ConfigMap turn */
+    struct {
+        struct overlay *o;
+        struct str name;
+    } each[] = {{&s->deny, STR(DENY_NAME)}, {&s->allow, STR(ALLOW_NAME)}};
+    for (size_t i = 0; i < ARRAY_LEN(each); i++) {
+        if (all || str_eq(name, each[i].name)) {
+            each[i].o->is_stale = true;
+            io_timer_start(&s->look, EGRESS_OVERLAY_SETTLE_MS);
+        }
+    }
+}
+
 static bool overlay_refresh(struct overlay *o)
 {
     struct stamp now = stamp_of(o->path);
-    if (stamp_eq(&now, &o->stamp)) {
+    if (!o->is_stale && stamp_eq(&now, &o->stamp)) {
         return false;
     }
     struct err e = {0};
     struct policy *rules;
     if (overlay_read(o->path, o->action, &rules, &e) < 0) {
         log_warn("an overlay could not be read, the old one stays", LOG_ERR(&e));
+        o->is_stale = false; /* until it changes, or the next look */
+        o->stamp = (struct stamp){0};
         return false;
     }
+    o->is_stale = false;
     o->stamp = now;
     policy_free(o->rules);
     o->rules = rules;
     return true;
 }
 
+/* The operator's rules stand above the vault: a binding that they no longer cover is not a reason
+ * to keep them out. It has no effect from then on (requests are judged one by one), and that is
+ * said. */
+static void overlays_apply(struct policy_store *s)
+{
+    struct err e = {0};
+    struct policy *next = policy_overlay(s->user, s->deny.rules, s->allow.rules);
+    if (enforcer_apply(s->g->enforcer, next, &e) < 0) {
+        log_error("the overlays could not be applied",
+                  LOG_S("opensandbox.event", "egress.update_failed"), LOG_ERR(&e));
+        policy_free(next);
+        s->deny.stamp = s->allow.stamp = (struct stamp){0}; /* tried again next time */
+        s->deny.is_stale = s->allow.is_stale = true;
+        return;
+    }
+    if (ask_parts(s->g, next, &e) < 0) {
+        log_warn("the overlays leave a binding without effect", LOG_ERR(&e));
+    }
+    struct policy *old = s->effective;
+    s->effective = next;
+    tell_parts(s->g, next);
+    policy_free(old);
+    log_info("overlays reloaded", LOG_S("opensandbox.event", "egress.updated"));
+}
+
 static void on_look(struct io_timer *t)
 {
     struct policy_store *s = container_of(t, struct policy_store, look);
-    struct err e = {0};
     bool deny = overlay_refresh(&s->deny), allow = overlay_refresh(&s->allow);
     if (deny || allow) {
-        struct policy *next = policy_overlay(s->user, s->deny.rules, s->allow.rules);
-        if (enforcer_apply(s->g->enforcer, next, &e) < 0) {
-            log_error("the overlays could not be applied", LOG_ERR(&e));
-            policy_free(next);
-            s->deny.stamp = s->allow.stamp = (struct stamp){0}; /* tried again next time */
-        } else {
-            struct policy *old = s->effective;
-            s->effective = next;
-            tell_parts(s->g, next);
-            policy_free(old);
-            log_info("overlays reloaded", LOG_S("opensandbox.event", "egress.updated"));
-        }
+        overlays_apply(s);
     }
     io_timer_start(&s->look, EGRESS_OVERLAY_MS);
 }

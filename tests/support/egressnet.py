@@ -136,7 +136,7 @@ class Net:
 
     # ---- the sidecar ----
 
-    def start(self, policy=None, wait=True, **env):
+    def start(self, policy=None, wait=True, args=(), **env):
         self.env = {"OPENSANDBOX_EGRESS_MODE": "dns+nft", "OPENSANDBOX_EGRESS_TOKEN": self.token,
                     "OPENSANDBOX_EGRESS_DNS_UPSTREAM": RESOLVER, "OPENSANDBOX_EGRESS_RULES_DIR": f"{self.dir}/rules",
                     "OPENSANDBOX_EGRESS_SANDBOX_ID": "sbx-1", "OPENSANDBOX_EGRESS_DNS_UPSTREAM_TIMEOUT": "5"}
@@ -145,16 +145,21 @@ class Net:
         if policy is not None:
             self.env["OPENSANDBOX_EGRESS_RULES"] = policy if isinstance(policy, str) else json.dumps(policy)
         self.env.update({k: v for k, v in env.items() if v is not None})
-        return self.restart(wait)
+        return self.restart(wait, args)
 
-    def restart(self, wait=True):
+    def restart(self, wait=True, args=()):
         full = dict(os.environ, **self.env)
         self.sidecar_log = f"{self.dir}/sidecar.log"
-        self.sidecar = self.background(self.gateway, f"{BIN}/opensandbox-egress", log=self.sidecar_log, env=full)
+        self.sidecar = self.background(self.gateway, f"{BIN}/opensandbox-egress", *args, log=self.sidecar_log, env=full)
         if wait:
             wait_for("the sidecar", lambda: self.sidecar.poll() is not None or self.healthy())
             assert self.sidecar.poll() is None, self.log()
         return self.sidecar
+
+    def worker(self):
+        """The process under --supervise, or None while there is none."""
+        with open(f"/proc/{self.sidecar.pid}/task/{self.sidecar.pid}/children") as f:
+            return int((f.read().split() or [0])[0]) or None
 
     def log(self):
         with open(self.sidecar_log) as f:

@@ -133,7 +133,10 @@ static struct vault_state *hook_vault(void *arg)
 static bool hook_allows(void *arg, struct str host)
 {
     const struct conn *c = arg;
-    return egress_allows_name(c->i->g, host) && egress_allows_ip(c->i->g, &c->dst_ip);
+    /* As when the binding was made, a rule must say so and not the default: overlays may have
+     * changed since. */
+    const struct policy_rule *rule = policy_find_name(egress_policy(c->i->g), host);
+    return rule && rule->action == POLICY_ALLOW && egress_allows_ip(c->i->g, &c->dst_ip);
 }
 
 static void hook_refused(void *arg, const char *kind, struct str host, const char *detail)
