@@ -1,15 +1,16 @@
 """A server that tells what it was sent: HTTP/1.1 over plain sockets and TLS, for tests of the vault.
 
-    echo_server.py ADDRESS PORT [CERT KEY]
+    echo_server.py ADDRESS PORT [CERT KEY [DIRECTORY]]
 
 Prints "ready" when it listens. Paths: /stream sends three chunks with a trailer, /ws switches to an
 echoing tunnel, /reflect puts Authorization into an answer header, /early answers before reading the
-body, /download/N sends N bytes, /raw answers with the exact bytes of the request head; anything else
-answers with JSON."""
+body, /download/N sends N bytes, /raw answers with the exact bytes of the request head, /files/ serves
+DIRECTORY to who has a credential; anything else answers with JSON."""
 
 import asyncio
 import hashlib
 import json
+import os
 import ssl
 import sys
 
@@ -83,6 +84,15 @@ async def answer(r, w, head, conn_id):
             w.write(block[:part])
             await w.drain()
             n -= part
+        return True
+    if path.startswith("/files/"):
+        name = os.path.join(sys.argv[5], path[len("/files/"):])
+        if "authorization" not in headers or not os.path.isfile(name):
+            w.write(b"HTTP/1.1 %s\r\nContent-Length: 0\r\n\r\n" % (b"404 Not Found" if "authorization" in headers else b"401 Unauthorized"))
+            return True
+        with open(name, "rb") as f:
+            data = f.read()
+        w.write(b"HTTP/1.1 200 OK\r\nContent-Length: %d\r\n\r\n" % len(data) + (b"" if method == "HEAD" else data))
         return True
     if path == "/reflect":
         extra = b"X-Reflected: a " + headers.get("authorization", "").encode() + b" b\r\nAlt-Svc: h3=\":443\"\r\n"

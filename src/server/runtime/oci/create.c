@@ -271,7 +271,7 @@ static int prepare(struct making *m, enum runtime_stage *stage, struct err *e)
         limits.pids = limits.pids * OCI_RUNSC_PIDS_EACH + OCI_RUNSC_PIDS_OWN;
     }
     if (m->spec->egress_policy && m->spec->credential_proxy &&
-        trust_write(m->home.dir_fd, m->home.rw_fd, e) < 0) {
+        trust_write(&m->rootfs, m->home.dir_fd, m->home.rw_fd, e) < 0) {
         return -1;
     }
     if (write_identity(m, e) < 0 || cgroup_make(&o->cg, m->spec->id, &limits, e) < 0) {

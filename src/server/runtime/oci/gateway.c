@@ -161,7 +161,8 @@ static const char *const *environment(struct oci *o, const struct runtime_spec *
     if (spec->credential_proxy) {
         v[n++] = env(a, "MITMPROXY_TRANSPARENT", "true");
     }
-    const char *passed[] = {"DENY_WEBHOOK", "LOG_LEVEL", "MAX_RULES", "RULES_DIR"};
+    const char *passed[] = {"DENY_WEBHOOK", "LOG_LEVEL", "MAX_RULES", "RULES_DIR",
+                            "MITMPROXY_UPSTREAM_TRUST_DIR"};
     for (size_t i = 0; i < ARRAY_LEN(passed); i++) {
         const char *value = getenv(arena_printf(a, "OPENSANDBOX_EGRESS_%s", passed[i]));
         if (value) {
