@@ -38,7 +38,7 @@ def find(program):
 class Engine:
     """start(), stop() and kill() may be called again and again on the same data."""
 
-    def __init__(self, runtimes=True):
+    def __init__(self, runtimes=True, more=()):
         tag = "%05x" % random.SystemRandom().randrange(1 << 20)
         self.name = "od" + tag
         self.dir = tempfile.mkdtemp(prefix=f"osbt-{self.name}-", dir=os.environ.get("OSB_TEST_TMP", "/var/tmp"))
@@ -55,7 +55,7 @@ class Engine:
             "--containerd-namespace", self.name, "--containerd-plugins-namespace", f"{self.name}-plugins",
             "--dns", self.gateway, "--iptables=false", "--ip6tables=false", "--ip-masq=false", "--ip-forward=false",
             "--exec-opt", "native.cgroupdriver=cgroupfs", "--cgroup-parent", f"/{self.name}",
-            "--config-file", f"{self.dir}/daemon.json",
+            "--config-file", f"{self.dir}/daemon.json", *more,
         ]
         config = {}
         if runtimes and find("runsc"):

@@ -113,6 +113,8 @@ struct config_images {
 /* Runtime "docker". */
 struct config_docker {
     const char *host; /* unix:///path, tcp://host:port; "": DOCKER_HOST, else the usual socket */
+    const char *cert_path; /* directory with ca.pem, cert.pem and key.pem; "": DOCKER_CERT_PATH */
+    bool tls_verify;
     const char *network_mode; /* host, bridge, or the name of a network */
     int64_t api_timeout;
     const char *host_ip;

@@ -304,6 +304,11 @@ const struct option config_options[] = {
     {"docker.host", OPT_STR, AT(docker.host), "\"\"",
      .help = "The engine: unix:///path, tcp://host:port or https://host:port; \"\": DOCKER_HOST with\n"
              "DOCKER_TLS_VERIFY and DOCKER_CERT_PATH, else unix:///var/run/docker.sock."},
+    {"docker.cert_path", OPT_PATH, AT(docker.cert_path), "\"\"",
+     .help = "Directory with ca.pem, cert.pem and key.pem for an engine that is reached over TLS; with it tcp://\n"
+             "means TLS. \"\": DOCKER_CERT_PATH, which means the same."},
+    {"docker.tls_verify", OPT_BOOL, AT(docker.tls_verify), "true",
+     .help = "Verify the engine's certificate and name; only with docker.cert_path. Without that DOCKER_TLS_VERIFY decides."},
     {"docker.network_mode", OPT_STR, AT(docker.network_mode), "\"bridge\"", .not_empty = true, .check = check_name,
      .help = "bridge, the name of a network of the engine, or host (one sandbox at a time: all share the\n"
              "machine's ports, and reach everything it reaches)."},

@@ -87,6 +87,11 @@ def test_policy_end_to_end(guarded, engine, world):
     assert curl(guarded, id, "http://evil.test/")[0] == 6, "no such name"
     assert curl(guarded, id, f"http://{world.evil}/")[0] == 7, "refused at once"
     assert curl(guarded, id, "-m 2", f"http://{world.evil}:53/")[0] != 0, "no way out over the resolver's port"
+    # As root, as the sidecar's own user, and asking another server.
+    guarded.run(id, "echo egress:x:10042:10042::/tmp:/bin/sh >> /etc/passwd")
+    out, _ = guarded.run(id, f"busybox su egress -c 'id -u; wget -T 5 -qO- http://{world.evil}/ || echo closed'")
+    assert out.split() == ["10042", "closed"]
+    assert "NXDOMAIN" in guarded.run(id, f"busybox nslookup evil.test {world.evil} 2>&1")[0]
     assert world.bad.seen == [] and "evil.test" not in world.lookups()
     out, _ = guarded.run(id, "grep CapEff /proc/self/status; id -u")
     caps = int(out.split()[1], 16)

@@ -53,3 +53,25 @@ def test_pull_with_a_password(server, engine, image):
     assert server.ping(id) and server.get(id)["image"] == {"uri": image}
     server.delete(id)
     engine.ok("DELETE", f"/images/{image}")
+
+
+def test_credentials_out_of_the_clients_file(make, engine, registry, image, tmp_path):
+    def write(where, password):
+        where.mkdir()
+        auth = base64.b64encode(f"user:{password}".encode()).decode()
+        (where / "config.json").write_text(json.dumps({"auths": {f"https://{registry.host}/v1/": {"auth": auth}}}))
+        return where
+
+    right, wrong = write(tmp_path / "right", "secret"), write(tmp_path / "wrong", "other")
+    s = make(f'[images]\ndocker_config = "{right}/config.json"\n')
+    s.delete(s.create(image={"uri": image})["id"])
+    engine.ok("DELETE", f"/images/{image}")
+    s.stop()
+    s.env = {"DOCKER_CONFIG": str(wrong)}  # as the engine's client: the variable is meant for now
+    s.start()
+    r = s.call("POST", "/v1/sandboxes", request_body(image={"uri": image}))
+    assert r.status_code == 500 and r.json()["code"] == "DOCKER::SANDBOX_IMAGE_PULL_FAILED", r.text
+    # What the request brings counts more than any file.
+    s.delete(s.create(image={"uri": image, "auth": {"username": "user", "password": "secret"}})["id"])
+    engine.ok("DELETE", f"/images/{image}")
+    assert "secret" not in s.log_tail(500)

@@ -117,7 +117,9 @@ static void open_addresses(struct docker *d)
 {
     const char *host = d->cfg->server.host;
     char ip[INET_ADDRSTRLEN];
+    /* Of an engine elsewhere: where it is reached, its sandboxes are, too. */
     d->publish_ip = xstrdup(*d->dc->publish_address ? d->dc->publish_address
+                            : d->engine.host        ? d->engine.host
                             : is_wildcard(host)     ? "0.0.0.0"
                                                     : host);
     if (d->engine.host) {

@@ -5,6 +5,7 @@
 #include <errno.h>
 #include <netdb.h>
 #include <stdlib.h>
+#include <unistd.h>
 
 #include "base/cleanup.h"
 #include "base/clock.h"
@@ -23,23 +24,36 @@ static const char *env_word(const char *name)
     return v && *v ? v : NULL;
 }
 
-/* TLS as the engine's own client takes it from the environment: a directory with three files, which
- * alone means TLS without looking at the other's name. */
-static void open_tls(struct engine *g, bool *ret_tls)
+/* TLS by the configuration, or as the engine's own client takes it from the environment: a
+ * directory with three files, which alone means TLS without looking at the other's name. */
+static int open_tls(struct engine *g, const struct config_docker *c, bool *ret_tls, struct err *e)
 {
-    const char *dir = env_word("DOCKER_CERT_PATH");
-    const char *verify = env_word("DOCKER_TLS_VERIFY");
-    const char *home = env_word("HOME");
+    const char *home = env_word("HOME"), *dir = env_word("DOCKER_CERT_PATH");
+    bool verify = env_word("DOCKER_TLS_VERIFY") != NULL;
+    if (*c->cert_path) {
+        dir = c->cert_path;
+        verify = c->tls_verify;
+    }
     *ret_tls = dir || verify;
     if (!*ret_tls) {
-        return;
+        return 0;
     }
-    char *own = dir ? xstrdup(dir) : xasprintf("%s/.docker", home ? home : "");
+    cleanup_free char *own = dir ? xstrdup(dir) : xasprintf("%s/.docker", home ? home : "");
     g->ca = xasprintf("%s/ca.pem", own);
     g->cert = xasprintf("%s/cert.pem", own);
     g->key = xasprintf("%s/key.pem", own);
     g->skip_verify = !verify;
-    free(own);
+    const char *files[] = {g->cert, g->key, verify ? g->ca : NULL};
+    for (size_t i = 0; i < ARRAY_LEN(files) && files[i]; i++) {
+        if (access(files[i], R_OK) < 0) {
+            return err_sys(e, errno, "TLS to the engine: %s", files[i]);
+        }
+    }
+    if (access(g->ca, R_OK) < 0) {
+        free(g->ca);
+        g->ca = NULL;
+    }
+    return 0;
 }
 
 /* The proxy needs the address in numbers. */
@@ -61,7 +75,8 @@ static int resolve(struct engine *g, const char *host, struct err *e)
     return 0;
 }
 
-static int open_address(struct engine *g, const char *address, struct err *e)
+static int open_address(struct engine *g, const struct config_docker *c, const char *address,
+                        struct err *e)
 {
     struct str a = str_from(address);
     bool tls = false;
@@ -84,7 +99,9 @@ static int open_address(struct engine *g, const char *address, struct err *e)
                        "https://host:port",
                        address);
     }
-    open_tls(g, &tls);
+    if (open_tls(g, c, &tls, e) < 0) {
+        return -1;
+    }
     tls |= str_eq(name, STR("https"));
     ptrdiff_t colon = str_rfind(rest, ':');
     bool has_port = colon >= 0 && str_find(str_sub(rest, (size_t)colon, rest.n), ']') < 0;
@@ -272,7 +289,7 @@ int engine_open(struct engine *g, const struct config_docker *c, struct err *e)
     (void)pthread_mutex_init(&g->lock, NULL);
     g->timeout_ms = (uint64_t)c->api_timeout * 1000;
     const char *address = *c->host ? c->host : env_word("DOCKER_HOST");
-    if (open_address(g, address ? address : "unix://" DEFAULT_SOCKET, e) < 0) {
+    if (open_address(g, c, address ? address : "unix://" DEFAULT_SOCKET, e) < 0) {
         return -1;
     }
     return agree(g, e) < 0 ? err_wrap(e, "DOCKER::INITIALIZATION_ERROR") : 0;

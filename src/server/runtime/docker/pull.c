@@ -57,13 +57,14 @@ static bool is_cancelled(void *arg)
 
 /* ---- credentials ---- */
 
-/* "registry.example:5000" of "registry.example:5000/a/b:tag"; the default registry has no host. */
+/* "registry.example:5000" of "registry.example:5000/a/b:tag"; else the engine's default one, by the
+ * name that its client keeps credentials under. */
 static struct str registry_of(const char *image)
 {
     struct str rest = str_from(image), first = str_cut(&rest, '/');
     bool is_host = rest.p && (str_find(first, '.') >= 0 || str_find(first, ':') >= 0 ||
                               str_eq(first, STR("localhost")));
-    return is_host ? first : STR_NULL;
+    return is_host ? first : STR("index.docker.io");
 }
 
 static void header_make(struct buf *out, const struct json *auth)
@@ -85,41 +86,65 @@ static bool is_entry_of(const char *key, struct str registry)
     return str_eq(str_cut(&k, '/'), registry);
 }
 
-/* ~/.docker/config.json: {"auths": {"host": {"auth": base64 of "user:password"}}}. */
-static void auth_from_file(struct str registry, struct buf *out)
+/* {"auth": base64 of "user:password"}, or both in plain words, or a token of the registry's. */
+static bool auth_from_entry(const struct json *entry, struct buf *out)
 {
-    const char *dir = getenv("DOCKER_CONFIG"), *home = getenv("HOME");
-    cleanup_free char *path = dir && *dir ? xasprintf("%s/config.json", dir)
-                                          : xasprintf("%s/.docker/config.json", home ? home : "");
+    char plain[4096];
+    struct str user = json_str(json_get(entry, "username"));
+    struct str pass = json_str(json_get(entry, "password"));
+    struct str token = json_str(json_get(entry, "identitytoken"));
+    ssize_t n = base64_decode(json_str(json_get(entry, "auth")), plain, sizeof(plain));
+    if (!user.n && n > 0) {
+        pass = str_n(plain, (size_t)n);
+        user = str_cut(&pass, ':');
+    }
+    if (!user.n && !token.n) {
+        return false;
+    }
+    cleanup_(json_free) struct json *auth = json_object_new();
+    if (token.n) {
+        json_set(auth, "identitytoken", json_string_new(token));
+    } else {
+        json_set(auth, "username", json_string_new(user));
+        json_set(auth, "password", json_string_new(pass));
+    }
+    header_make(out, auth);
+    explicit_bzero(plain, sizeof(plain));
+    return true;
+}
+
+/* The file of the engine's client: {"auths": {"host": {...}}}. Its helpers are programs of a user's
+ * desktop and are not run. */
+static void auth_from_file(const struct docker *d, struct str registry, struct buf *out)
+{
+    const char *dir = getenv("DOCKER_CONFIG");
+    cleanup_free char *path =
+        dir && *dir ? xasprintf("%s/config.json", dir) : xstrdup(d->cfg->images.docker_config);
     cleanup_(buf_done) struct buf text = BUF_INIT(DOCKER_CONFIG_MAX);
     struct err ignored = {0};
-    if (!registry.p || file_read(AT_FDCWD, path, &text) < 0) {
+    if (!*path || file_read(AT_FDCWD, path, &text) < 0) {
         return;
     }
     cleanup_(json_free) struct json *root = json_parse(buf_str(&text), &ignored);
+    if (text.p) {
+        explicit_bzero(text.p, text.len);
+    }
     void *it = NULL;
     const char *key;
     struct json *entry;
     const struct json *auths = json_get(root, "auths");
     while (json_is_object(auths) && json_next(auths, &it, &key, &entry)) {
-        char plain[1024];
-        ssize_t n = base64_decode(json_str(json_get(entry, "auth")), plain, sizeof(plain));
-        if (!is_entry_of(key, registry) || n <= 0) {
-            continue;
+        if (is_entry_of(key, registry) && auth_from_entry(entry, out)) {
+            return;
         }
-        struct str pass = str_n(plain, (size_t)n), user = str_cut(&pass, ':');
-        cleanup_(json_free) struct json *auth = json_object_new();
-        json_set(auth, "username", json_string_new(user));
-        json_set(auth, "password", json_string_new(pass));
-        header_make(out, auth);
-        return;
     }
 }
 
-static void auth_make(const struct runtime_spec *spec, const char *image, struct buf *out)
+static void auth_make(const struct docker *d, const struct runtime_spec *spec, const char *image,
+                      struct buf *out)
 {
     if (!spec->image_user) {
-        auth_from_file(registry_of(image), out);
+        auth_from_file(d, registry_of(image), out);
         return;
     }
     cleanup_(json_free) struct json *auth = json_object_new();
@@ -157,7 +182,7 @@ int image_pull(struct docker *d, const struct runtime_spec *spec, const char *im
     if (spec->os && !spec_is_windows(spec)) {
         (void)buf_printf(&path, "&platform=%s%%2F%s", spec->os, spec->arch);
     }
-    auth_make(spec, image, &auth);
+    auth_make(d, spec, image, &auth);
     struct pull p = {
         .spec = spec,
         .lines = {.on_line = on_line, .arg = &p},
