@@ -24,24 +24,11 @@ static uint32_t rotr(uint32_t v, unsigned n)
     return (v >> n) | (v << (32 - n));
 }
 
-static uint32_t load_be32(const uint8_t *p)
-{
-    return ((uint32_t)p[0] << 24) | ((uint32_t)p[1] << 16) | ((uint32_t)p[2] << 8) | p[3];
-}
-
-static void store_be32(uint8_t *p, uint32_t v)
-{
-    p[0] = (uint8_t)(v >> 24);
-    p[1] = (uint8_t)(v >> 16);
-    p[2] = (uint8_t)(v >> 8);
-    p[3] = (uint8_t)v;
-}
-
-static void sha256_block(struct sha256 *s, const uint8_t *p)
+static void sha256_block(uint32_t *h, const uint8_t *p)
 {
     uint32_t w[64], v[8];
     for (size_t i = 0; i < 16; i++) {
-        w[i] = load_be32(p + 4 * i);
+        w[i] = blockhash_load(p + 4 * i);
     }
     for (unsigned i = 16; i < 64; i++) {
         uint32_t a = w[i - 15], b = w[i - 2];
@@ -49,7 +36,7 @@ static void sha256_block(struct sha256 *s, const uint8_t *p)
         uint32_t s1 = rotr(b, 17) ^ rotr(b, 19) ^ (b >> 10);
         w[i] = w[i - 16] + s0 + w[i - 7] + s1;
     }
-    memcpy(v, s->h, sizeof(v));
+    memcpy(v, h, sizeof(v));
     for (unsigned i = 0; i < 64; i++) {
         uint32_t a = v[0], e = v[4];
         uint32_t s1 = rotr(e, 6) ^ rotr(e, 11) ^ rotr(e, 25);
@@ -61,50 +48,24 @@ static void sha256_block(struct sha256 *s, const uint8_t *p)
         v[0] = t1 + t2;
     }
     for (size_t i = 0; i < 8; i++) {
-        s->h[i] += v[i];
+        h[i] += v[i];
     }
 }
 
 void sha256_init(struct sha256 *s)
 {
-    *s = (struct sha256){.h = {0x6a09e667u, 0xbb67ae85u, 0x3c6ef372u, 0xa54ff53au, 0x510e527fu,
-                               0x9b05688cu, 0x1f83d9abu, 0x5be0cd19u}};
+    *s = (struct sha256){.hash.h = {0x6a09e667u, 0xbb67ae85u, 0x3c6ef372u, 0xa54ff53au, 0x510e527fu,
+                                    0x9b05688cu, 0x1f83d9abu, 0x5be0cd19u}};
 }
 
 void sha256_add(struct sha256 *s, struct str data)
 {
-    while (data.n > 0) {
-        size_t at = (size_t)(s->n % sizeof(s->block));
-        if (at == 0 && data.n >= sizeof(s->block)) {
-            sha256_block(s, (const uint8_t *)data.p);
-            s->n += sizeof(s->block);
-            data = str_n(data.p + sizeof(s->block), data.n - sizeof(s->block));
-            continue;
-        }
-        size_t n = MIN(sizeof(s->block) - at, data.n);
-        memcpy(s->block + at, data.p, n);
-        s->n += n;
-        data = str_n(data.p + n, data.n - n);
-        if (at + n == sizeof(s->block)) {
-            sha256_block(s, s->block);
-        }
-    }
+    blockhash_add(&s->hash, sha256_block, data);
 }
 
 void sha256_done(struct sha256 *s, uint8_t out[SHA256_LEN])
 {
-    uint64_t bits = s->n * 8;
-    uint8_t tail[8];
-    store_be32(tail, (uint32_t)(bits >> 32));
-    store_be32(tail + 4, (uint32_t)bits);
-    sha256_add(s, STR("\x80"));
-    while (s->n % sizeof(s->block) != sizeof(s->block) - sizeof(tail)) {
-        sha256_add(s, (struct str){"\0", 1});
-    }
-    sha256_add(s, (struct str){(const char *)tail, sizeof(tail)});
-    for (size_t i = 0; i < 8; i++) {
-        store_be32(out + 4 * i, s->h[i]);
-    }
+    blockhash_done(&s->hash, sha256_block, out, SHA256_LEN / 4);
 }
 
 void hmac_sha256_init(struct hmac_sha256 *m, struct str key)

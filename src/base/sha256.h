@@ -2,16 +2,12 @@
 /* SHA-256 (FIPS 180-4) and HMAC over it (RFC 2104), for programs without OpenSSL: messages to and
  * from code kernels are signed with it. */
 
-#include <stdint.h>
-
-#include "base/str.h"
+#include "base/blockhash.h"
 
 #define SHA256_LEN 32
 
 struct sha256 {
-    uint32_t h[8];
-    uint64_t n;        /* bytes hashed so far */
-    uint8_t block[64]; /* the unfinished block */
+    struct blockhash hash;
 };
 
 void sha256_init(struct sha256 *s);
