@@ -6,7 +6,6 @@
 #include "cli/cli.h"
 #include "cli/commands.h"
 #include "cli/create.h"
-#include "cli/spinner.h"
 #include "cli/terminal.h"
 
 static int run_in(struct cli *x, struct osb_sandbox *s, bool *keep)
@@ -29,26 +28,15 @@ static int run_run(struct cli *x)
 {
     struct osb_error e = {0};
     struct create_spec spec;
-    if (!cli_client(x)) {
-        return 1;
-    }
-    int r = create_spec_read(x, &spec);
+    cleanup_(osb_sandbox_free) struct osb_sandbox *s = NULL;
+    int r = create_sandbox(x, &spec, &s);
     if (r == 0) {
         bool keep = arg_has(&x->args, "keep");
-        cli_catch_interrupt(x);
-        spec.opts.call = cli_call(x);
-        struct spinner *spinner = spinner_start(&x->out, "Creating a sandbox");
-        cleanup_(osb_sandbox_free) struct osb_sandbox *s = osb_create(x->client, &spec.opts, &e);
-        spinner_stop(spinner);
-        if (!s) {
-            r = cli_error(x, &e, "Create sandbox");
-        } else {
-            r = run_in(x, s, &keep);
-            if (keep) {
-                (void)fprintf(stderr, "Sandbox %s goes on.\n", osb_sandbox_id(s));
-            } else if (osb_kill(s, &e) < 0 && e.code != OSB_ENOTFOUND) {
-                (void)cli_error(x, &e, "Kill sandbox %s", osb_sandbox_id(s));
-            }
+        r = run_in(x, s, &keep);
+        if (keep) {
+            (void)fprintf(stderr, "Sandbox %s goes on.\n", osb_sandbox_id(s));
+        } else if (osb_kill(s, &e) < 0 && e.code != OSB_ENOTFOUND) {
+            (void)cli_error(x, &e, "Kill sandbox %s", osb_sandbox_id(s));
         }
     }
     create_spec_done(&spec);

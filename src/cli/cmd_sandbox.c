@@ -19,33 +19,20 @@ static const struct cli_opt only_output[] = {TREE_OUTPUT, {0}};
 
 static int run_create(struct cli *x)
 {
-    struct osb_error e = {0};
     struct create_spec spec;
-    if (!cli_client(x)) {
-        return 1;
-    }
-    int r = create_spec_read(x, &spec);
+    cleanup_(osb_sandbox_free) struct osb_sandbox *s = NULL;
+    int r = create_sandbox(x, &spec, &s);
     if (r == 0) {
-        cli_catch_interrupt(x);
-        spec.opts.call = cli_call(x);
-        struct spinner *spinner = spinner_start(&x->out, "Creating a sandbox");
-        cleanup_(osb_sandbox_free) struct osb_sandbox *s = osb_create(x->client, &spec.opts, &e);
-        spinner_stop(spinner);
-        if (!s) {
-            r = cli_error(x, &e, "Create sandbox");
+        cleanup_(buf_done) struct buf t = BUF_INIT(64);
+        if (spec.opts.timeout_seconds > 0) {
+            duration_format(&t, spec.opts.timeout_seconds);
         } else {
-            cleanup_(buf_done) struct buf t = BUF_INIT(64);
-            if (spec.opts.timeout_seconds > 0) {
-                duration_format(&t, spec.opts.timeout_seconds);
-            } else {
-                (void)buf_add_cstr(&t,
-                                   spec.opts.timeout_seconds ? "manual-cleanup" : "sdk-default");
-            }
-            cleanup_(json_free) struct json *j =
-                jobject("id", osb_sandbox_id(s), "image", spec.opts.image, "status", "created",
-                        "timeout", buf_cstr(&t), NULL);
-            out_panel(&x->out, "Sandbox Created", j);
+            (void)buf_add_cstr(&t, spec.opts.timeout_seconds ? "manual-cleanup" : "sdk-default");
         }
+        cleanup_(json_free) struct json *j =
+            jobject("id", osb_sandbox_id(s), "image", spec.opts.image, "status", "created",
+                    "timeout", buf_cstr(&t), NULL);
+        out_panel(&x->out, "Sandbox Created", j);
     }
     create_spec_done(&spec);
     return r;

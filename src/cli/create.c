@@ -4,6 +4,7 @@
 
 #include "cli/duration.h"
 #include "cli/limits.h"
+#include "cli/spinner.h"
 
 /* camelCase or snake_case. */
 static const struct json *either(const struct json *j, const char *camel, const char *snake)
@@ -141,14 +142,13 @@ static int read_lifetime(struct cli *x, struct create_spec *s)
     return 0;
 }
 
-int create_spec_read(struct cli *x, struct create_spec *ret)
+static int spec_read(struct cli *x, struct create_spec *ret)
 {
     struct create_spec *s = ret;
     const char *image = arg_get(&x->args, "image");
     const char *snapshot = arg_get(&x->args, "snapshot");
     const char *user = arg_get(&x->args, "image-auth-username");
     const char *password = arg_get(&x->args, "image-auth-password");
-    *s = (struct create_spec){0};
     s->extensions = cli_pairs(x, "extension");
     bool pooled = false; /* what is not given is as in the template of the pool */
     for (const struct osb_pair *e = s->extensions; e && e->key; e++) {
@@ -201,4 +201,23 @@ void create_spec_done(struct create_spec *s)
     pairs_free(s->extensions);
     pairs_free(s->resources);
     free(s->entrypoint);
+}
+
+int create_sandbox(struct cli *x, struct create_spec *spec, struct osb_sandbox **ret)
+{
+    struct osb_error e = {0};
+    *spec = (struct create_spec){0};
+    if (!cli_client(x)) {
+        return 1;
+    }
+    int r = spec_read(x, spec);
+    if (r != 0) {
+        return r;
+    }
+    cli_catch_interrupt(x);
+    spec->opts.call = cli_call(x);
+    struct spinner *spinner = spinner_start(&x->out, "Creating a sandbox");
+    *ret = osb_create(x->client, &spec->opts, &e);
+    spinner_stop(spinner);
+    return *ret ? 0 : cli_error(x, &e, "Create sandbox");
 }

@@ -63,6 +63,7 @@ struct create_spec {
     const char ***vol_options;
 };
 
-/* 0, or an exit code after a message. create_spec_done() either way. */
-int create_spec_read(struct cli *x, struct create_spec *ret);
+/* Reads the options and makes the sandbox: 0 once it answers, or an exit code after a message.
+ * Ctrl-C ends the waiting. create_spec_done() either way. */
+int create_sandbox(struct cli *x, struct create_spec *spec, struct osb_sandbox **ret);
 void create_spec_done(struct create_spec *s);

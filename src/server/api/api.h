@@ -42,6 +42,8 @@ int query_int(struct http_req *req, const char *key, int64_t min, int64_t max, i
 int query_bool(struct http_req *req, const char *key, bool fallback, bool *ret, struct problem *p);
 /* The list filter "k=v&k2=v2", form-encoded inside its parameter. */
 int query_metadata(struct arena *a, struct str value, struct str_map *ret, struct problem *p);
+/* What a list tells about its pages. */
+struct pagination query_pages(size_t page, size_t page_size, size_t total);
 /* A path parameter that must be an integer (422) and a port (400). */
 int param_port(struct http_req *req, uint16_t *ret, struct problem *p);
 /* Body and Content-Type of a JSON request; 422. The tree is the caller's. */

@@ -153,3 +153,15 @@ int body_json(struct http_req *req, struct str body, struct json **ret, struct p
     *ret = j;
     return 0;
 }
+
+struct pagination query_pages(size_t page, size_t page_size, size_t total)
+{
+    int64_t pages = (int64_t)((total + page_size - 1) / page_size);
+    return (struct pagination){
+        .page = {true, (int64_t)page},
+        .page_size = {true, (int64_t)page_size},
+        .total_items = {true, (int64_t)total},
+        .total_pages = {true, pages},
+        .has_next_page = {true, (int64_t)page < pages},
+    };
+}

@@ -68,14 +68,7 @@ void route_sandbox_list(struct http_req *req, struct http_reply *r)
     struct sandbox_view *v = NULL;
     size_t n = 0, total = 0;
     registry_list(lifecycle_registry(app_of(req)->lc), http_req_arena(req), &f, &v, &n, &total);
-    int64_t pages = (int64_t)((total + f.page_size - 1) / f.page_size);
-    struct pagination pg = {
-        .page = {true, (int64_t)f.page},
-        .page_size = {true, (int64_t)f.page_size},
-        .total_items = {true, (int64_t)total},
-        .total_pages = {true, pages},
-        .has_next_page = {true, (int64_t)f.page < pages},
-    };
+    struct pagination pg = query_pages(f.page, f.page_size, total);
     struct sandbox_list l = {.items = {v, n, true}, .pagination = &pg};
     reply_view(r, 200, &sandbox_list_table, &l);
 }

@@ -128,14 +128,7 @@ void route_snapshot_list(struct http_req *req, struct http_reply *r)
     for (size_t i = 0; i < n; i++) {
         to_view(&rows[i], a, &v[i]);
     }
-    int64_t pages = (int64_t)((total + f.page_size - 1) / f.page_size);
-    struct pagination pg = {
-        .page = {true, (int64_t)f.page},
-        .page_size = {true, (int64_t)f.page_size},
-        .total_items = {true, (int64_t)total},
-        .total_pages = {true, pages},
-        .has_next_page = {true, (int64_t)f.page < pages},
-    };
+    struct pagination pg = query_pages(f.page, f.page_size, total);
     struct snapshot_list l = {.items = {v, n, true}, .pagination = &pg};
     reply_view(r, 200, &snapshot_list_table, &l);
 }
