@@ -140,21 +140,75 @@ static struct str trim_line(struct str s)
     return s;
 }
 
+/* How long the quoted value is that s begins with, quotes included; it may go over lines. 0: none,
+ * not closed, or followed by something. */
+static size_t quoted_length(struct str s)
+{
+    char quote = s.n ? s.p[0] : 0;
+    if (quote != '\'' && quote != '"') {
+        return 0;
+    }
+    size_t i = 1;
+    while (i < s.n && s.p[i] != quote) {
+        i += quote == '"' && s.p[i] == '\\' ? 2 : 1;
+    }
+    if (i >= s.n || memchr(s.p, 0, i)) {
+        return 0;
+    }
+    struct str rest = str_sub(s, i + 1, s.n);
+    return trim_line(str_cut(&rest, '\n')).n == 0 ? i + 1 : 0;
+}
+
+static void add_unescaped(struct buf *out, struct str s)
+{
+    static const char from[] = "nrt\\\"", to[] = "\n\r\t\\\"";
+    for (size_t i = 0; i < s.n; i++) {
+        const char *at = s.p[i] == '\\' && i + 1 < s.n ? strchr(from, s.p[i + 1]) : NULL;
+        (void)buf_add_char(out, at ? to[at - from] : s.p[i]);
+        i += at != NULL;
+    }
+}
+
+/* What stands after the '=': 'as it is', "with escapes and $NAME", or the rest of the line with
+ * $NAME. */
+static void add_value(struct buf *out, struct str value, size_t quoted, const struct env *ours)
+{
+    struct str inner = quoted ? str_sub(value, 1, quoted - 1) : value;
+    if (quoted && value.p[0] == '\'') {
+        (void)buf_add(out, inner.p, inner.n);
+        return;
+    }
+    cleanup_(buf_done) struct buf plain = BUF_INIT(EXPANDED_MAX);
+    if (quoted) {
+        add_unescaped(&plain, inner);
+    }
+    expand(out, quoted ? buf_str(&plain) : inner, ours, NULL);
+}
+
 void env_add_lines(struct env *env, struct str text)
 {
     struct env ours;
     env_init(&ours, env->arena);
     while (text.p) {
+        const char *end = text.p + text.n;
         struct str line = trim_line(str_cut(&text, '\n'));
         ptrdiff_t eq = str_find(line, '=');
         if (eq <= 0 || line.p[0] == '#' || memchr(line.p, 0, line.n)) {
             continue;
         }
         struct str name = trim_line(str_sub(line, 0, (size_t)eq));
-        cleanup_(buf_done) struct buf value = BUF_INIT(EXPANDED_MAX);
-        expand(&value, str_sub(line, (size_t)eq + 1, line.n), &ours, NULL);
-        if (name.n && !buf_failed(&value)) {
-            env_set(env, name, buf_str(&value));
+        struct str value = str_sub(line, (size_t)eq + 1, line.n);
+        struct str all = str_n(value.p, (size_t)(end - value.p));
+        size_t quoted = quoted_length(all);
+        if (quoted) {
+            value = all;
+            text = str_sub(all, quoted, all.n);
+            (void)str_cut(&text, '\n');
+        }
+        cleanup_(buf_done) struct buf out = BUF_INIT(EXPANDED_MAX);
+        add_value(&out, value, quoted, &ours);
+        if (name.n && !buf_failed(&out)) {
+            env_set(env, name, buf_str(&out));
         }
     }
 }

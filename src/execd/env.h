@@ -21,8 +21,9 @@ void env_set(struct env *env, struct str name, struct str value);
 /* An entry as it is, later ones win. */
 void env_put(struct env *env, const char *entry);
 void env_add_map(struct env *env, const struct str_map *m);
-/* KEY=VALUE lines, '#' comments; values have $NAME expanded against this process's environment.
- * Malformed lines are skipped, a missing file is an empty one. */
+/* KEY=VALUE lines, '#' comments; values have $NAME expanded against this process's environment. One
+ * in single quotes is taken as it is; one in double quotes knows \n, \r, \t, \" and \\. Both may go
+ * over lines. Malformed lines are skipped, a missing file is an empty one. */
 void env_add_file(struct env *env, const char *path);
 void env_add_lines(struct env *env, struct str text);
 

@@ -31,8 +31,15 @@
 
 static int validate(const struct command_request *cr, struct err *e)
 {
-    if (!cr->command || !*cr->command) {
+    bool text = cr->command && *cr->command;
+    if (!text && !cr->argv.v) {
         return err_set(e, ERR_INVALID, "field 'command' failed on the 'required' tag");
+    }
+    if (text && cr->argv.v) {
+        return err_set(e, ERR_INVALID, "field 'argv' failed on the 'excluded_with' tag");
+    }
+    if (cr->argv.v && (cr->argv.n == 0 || !*cr->argv.v[0])) {
+        return err_set(e, ERR_INVALID, "field 'argv' needs the name of a program");
     }
     if (cr->timeout.has && cr->timeout.v < 0) {
         return err_set(e, ERR_INVALID, "field 'timeout' failed on the 'gte' tag");
@@ -61,40 +68,66 @@ static void resolve_ids(struct arena *a, const struct command_request *cr, struc
     spec->n_groups = u ? passwd_groups_of(&db, u->name, spec->gid, groups, MAX_GROUPS) : (size_t)1;
 }
 
+/* A name without a slash is the program's of that name in the command's own PATH; execve says what
+ * is wrong with one that is nowhere. */
+static void use_argv(struct arena *a, const struct str_list *words, const struct env *env,
+                     struct job_spec *spec)
+{
+    const char **argv = arena_array(a, words->n + 1, sizeof(*argv));
+    memcpy(argv, words->v, words->n * sizeof(*argv));
+    const char *path = argv[0];
+    if (!strchr(path, '/')) {
+        path = shell_lookup_in(a, str_from(env_get(env, STR("PATH"))), path);
+    }
+    spec->path = path ? path : "";
+    spec->argv = argv;
+}
+
 /* 0 or -errno. Then spec->stdin_fd, if there is one, is the caller's to close. */
-static int build_spec(struct execd *x, struct arena *a, const struct command_request *cr,
-                      const struct env *env, struct job_spec *spec)
+static int use_shell(struct execd *x, struct arena *a, const char *command, struct job_spec *spec)
 {
     struct shell shell;
     shell_find(a, &shell);
     const char **argv = arena_array(a, 4, sizeof(*argv));
     argv[0] = shell.is_bash ? "bash" : "sh";
     argv[1] = "-c";
-    argv[2] = cr->command;
+    argv[2] = command;
     spec->path = shell.path;
     spec->argv = argv;
+    if (strlen(command) < ARGUMENT_MAX) {
+        return 0;
+    }
+    argv[2] = long_command_script(shell.is_bash);
+    spec->stdin_fd = tmpfile_input(x->cfg.tmp_dir, -1, str_from(command));
+    return spec->stdin_fd < 0 ? spec->stdin_fd : 0;
+}
+
+static int build_spec(struct execd *x, struct arena *a, const struct command_request *cr,
+                      const struct env *env, struct job_spec *spec)
+{
     spec->envp = env->v;
     spec->stdin_fd = -1;
     spec->timeout_ms = cr->timeout.has ? (uint64_t)cr->timeout.v : 0;
     resolve_ids(a, cr, spec);
-    if (strlen(cr->command) < ARGUMENT_MAX) {
+    if (cr->argv.v) {
+        use_argv(a, &cr->argv, env, spec);
         return 0;
     }
-    argv[2] = long_command_script(shell.is_bash);
-    spec->stdin_fd = tmpfile_input(x->cfg.tmp_dir, -1, str_from(cr->command));
-    return spec->stdin_fd < 0 ? spec->stdin_fd : 0;
+    return use_shell(x, a, cr->command, spec);
 }
 
 static void start(struct execd *x, struct http_req *req, const struct command_request *cr,
                   const struct env *env, struct job_spec *spec)
 {
-    int r = build_spec(x, http_req_arena(req), cr, env, spec);
+    struct arena *a = http_req_arena(req);
+    const char *text = cr->argv.v ? shell_join(a, cr->argv.v, cr->argv.n) : cr->command;
+    int r = build_spec(x, a, cr, env, spec);
     if (r < 0) {
         reply_error(req, 500, CODE_RUNTIME_ERROR, "error running commands %s", strerror(-r));
     } else if (cr->background.has && cr->background.v) {
-        command_start_background(x, req, cr->command, spec);
+        command_start_background(x, req, text, spec);
     } else {
-        command_start_foreground(x, req, cr->command, spec);
+        command_start_foreground(x, req, text, spec);
     }
     if (spec->stdin_fd >= 0) {
         (void)close(spec->stdin_fd);

@@ -4,6 +4,7 @@
 
 static const struct json_field request_fields[] = {
     JSON_FIELD(struct command_request, command, "command", JSON_F_STR),
+    JSON_FIELD(struct command_request, argv, "argv", JSON_F_STR_LIST, .max_len = COMMAND_MAX_ARGV),
     JSON_FIELD(struct command_request, cwd, "cwd", JSON_F_STR),
     JSON_FIELD(struct command_request, background, "background", JSON_F_BOOL),
     JSON_FIELD(struct command_request, timeout, "timeout", JSON_F_INT),

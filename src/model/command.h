@@ -4,9 +4,11 @@
 #include "json/field.h"
 
 #define COMMAND_MAX_ENVS 4096 /* limit: variables that one command brings along: 400 */
+#define COMMAND_MAX_ARGV 4096 /* limit: arguments that one command brings along: 400 */
 
 struct command_request {
-    const char *command;
+    const char *command;  /* for a shell */
+    struct str_list argv; /* or a program and its arguments, as they are */
     const char *cwd;
     struct opt_bool background;
     struct opt_int timeout; /* ms; 0: none */

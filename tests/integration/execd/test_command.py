@@ -138,6 +138,8 @@ VALID = "invalid request, validation error "
     (b'{"command":"x","background":"yes"}', PARSE), (b'{"command":"x","timeout":"1"}', PARSE),
     (b'{"command":"x","uid":-1}', PARSE), (b'{"command":"x","uid":4294967296}', PARSE),
     (b'{"command":"x","envs":{"a":1}}', PARSE), (b'{"command":"x","envs":[]}', PARSE),
+    (b'{"argv":"ls"}', PARSE), (b'{"argv":["ls",1]}', PARSE), (b'{"argv":["a\\u0000b"]}', PARSE),
+    (b'{"argv":[]}', VALID), (b'{"argv":["","x"]}', VALID), (b'{"command":"x","argv":["x"]}', VALID),
     (b"{}", VALID), (b"null", VALID), (b'{"command":""}', VALID), (b'{"command":null}', VALID),
     (b'{"command":"x","timeout":-1}', VALID),
     (b'{"command":"x","gid":0}', VALID + "uid is required when gid is provided"),
@@ -172,6 +174,28 @@ def test_lenient_requests(execd, body):
 
 def test_whitespace_is_a_command(execd):
     assert run(execd, "  ").exit_code == 0
+
+
+def argv(execd, *words, **more):
+    return check_stream(Events(execd.post("/command", json={"argv": words, **more}).content))
+
+
+def test_arguments_as_they_are(execd, tmp_path):
+    ev = argv(execd, "printf", "<%s>\n", "a  b", "$HOME", "*", "it's", "")
+    assert ev.stdout == ["<a  b>", "<$HOME>", "<*>", "<it's>", "<>"] and ev.exit_code == 0
+    status = execd.get(f"/command/status/{ev.id}").json()
+    assert status["content"] == "printf '<%s>\n' 'a  b' '$HOME' '*' 'it'\\''s' ''"
+    assert argv(execd, "sh", "-c", "exit 7").exit_code == 7
+    tool = tmp_path / "tool"
+    tool.write_text("#!/bin/sh\necho $0 $1 $A\n")
+    tool.chmod(0o755)
+    assert argv(execd, "./tool", "x", cwd=str(tmp_path)).stdout == ["./tool x"]
+    assert argv(execd, "tool", "y", envs={"PATH": f"relative:{tmp_path}:/usr/bin:/bin", "A": "b"}).stdout == [f"{tool} y b"]
+
+
+def test_program_that_is_nowhere(execd):
+    for name in ("no-such-program", "/no/such/program", "./no-such-program"):
+        assert argv(execd, name).error["evalue"] == "No such file or directory", name
 
 
 def test_chunked_request(execd):

@@ -63,6 +63,27 @@ static void test_file(void **state)
     assert_null(env_get(&env, STR("none")));
 }
 
+static void test_quotes(void **state)
+{
+    struct env env;
+    env_init(&env, &arena);
+    env_add_lines(
+        &env,
+        STR("A='for all $BASE'\nB=\"it's\\t$BASE\\n\\\"q\\\"\\\\\"  \nC='two\nlines=1'\nD='open\n"
+            "E='x' y\nF=\"\"\nG=''\nH=\"open\\\"\nI=it's\nJ=last"));
+    assert_string_equal(env_get(&env, STR("A")), "for all $BASE");
+    assert_string_equal(env_get(&env, STR("B")), "it's\tbase\n\"q\"\\");
+    assert_string_equal(env_get(&env, STR("C")), "two\nlines=1");
+    assert_null(env_get(&env, STR("lines")));
+    assert_string_equal(env_get(&env, STR("D")), "'open");
+    assert_string_equal(env_get(&env, STR("E")), "'x' y");
+    assert_string_equal(env_get(&env, STR("F")), "");
+    assert_string_equal(env_get(&env, STR("G")), "");
+    assert_string_equal(env_get(&env, STR("H")), "\"open\\\"");
+    assert_string_equal(env_get(&env, STR("I")), "it's");
+    assert_string_equal(env_get(&env, STR("J")), "last");
+}
+
 static void expect_path(const char *path, const char *want)
 {
     struct env env;
@@ -103,6 +124,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test_setup_teardown(test_overlay, setup, teardown),
         cmocka_unit_test_setup_teardown(test_file, setup, teardown),
+        cmocka_unit_test_setup_teardown(test_quotes, setup, teardown),
         cmocka_unit_test_setup_teardown(test_paths, setup, teardown),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
