@@ -234,6 +234,12 @@ def stage_conformance(s):
         s.pytest("release", "tests/conformance")
 
 
+def stage_property(s):
+    """Requests made up from the specs."""
+    if s.check("build", ["tools/build", "release"]):
+        s.pytest("release", "tests/property")
+
+
 def stage_vm(s):
     """On a machine with another kernel and other control groups than this one's."""
     if s.check("build", ["tools/build", "release"]):
@@ -248,12 +254,12 @@ def stage_soak(s):
 STAGES = {
     "lint": stage_lint, "build": stage_build, "tidy": stage_tidy, "unit": stage_unit, "threads": stage_threads,
     "fuzz": stage_fuzz, "integration": stage_integration, "integration-asan": stage_integration_asan,
-    "security": stage_security, "chaos": stage_chaos, "conformance": stage_conformance, "vm": stage_vm,
+    "security": stage_security, "chaos": stage_chaos, "conformance": stage_conformance, "property": stage_property, "vm": stage_vm,
     "soak": stage_soak,
 }
 ON_DEMAND = {"soak"}
 # These wait more than they compute: two rows of them side by side, so that no suite meets itself.
-LANES = (["integration", "conformance", "vm"], ["security", "chaos", "integration-asan"])
+LANES = (["integration", "conformance", "property", "vm"], ["security", "chaos", "integration-asan"])
 
 
 def show_failures(stage, lines=60):
