@@ -38,6 +38,8 @@
 #define EXECD_SESSION_TIMEOUT_MS (24ull * 3600 * 1000) /* of a run that names none */
 
 /* Code contexts */
+#define EXECD_CODE_PORT 44771                /* where clients look for an interpreter */
+#define EXECD_CODE_PORT_CONNECTIONS 16       /* who ask there at once: 503 */
 #define EXECD_MAX_CONTEXTS 128               /* code contexts, each with a kernel: 503 */
 #define EXECD_KERNEL_MESSAGE_MAX (32u << 20) /* message of a kernel; a larger one is left out */
 #define EXECD_KERNEL_SEND_MAX (128u << 20)   /* bytes waiting to be sent to a kernel */

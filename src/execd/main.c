@@ -9,6 +9,7 @@
 #include "base/log.h"
 #include "execd/clone3.h"
 #include "execd/code/context.h"
+#include "execd/code/port.h"
 #include "execd/config.h"
 #include "execd/init.h"
 #include "execd/notify.h"
@@ -44,6 +45,7 @@ static int serve(struct execd *x)
     io_signal_watch(x->loop, SIGINT, on_stop_signal, x);
     io_signal_watch(x->loop, SIGQUIT, on_stop_signal, x);
     log_info("listening", LOG_I("port", x->port), LOG_S("version", OSB_VERSION));
+    code_port_update(x);
     notify_ready(x->cfg.notify_fd, x->port);
     struct init *in = x->cfg.init ? init_start(x) : NULL;
     code_prestart(x, x->cfg.code_prestart);

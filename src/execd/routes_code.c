@@ -16,8 +16,7 @@
 /* Languages that are no kernels, and what the reference says about their contexts. */
 static bool is_contextless(struct str language)
 {
-    return str_eq(language, STR("command")) || str_eq(language, STR("background-command")) ||
-           str_eq(language, STR("sql"));
+    return str_eq(language, STR("command")) || str_eq(language, STR("background-command"));
 }
 
 static void unknown_language(struct execd *x, const char *language, struct err *e)

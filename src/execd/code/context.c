@@ -9,12 +9,14 @@
 #include "base/log.h"
 #include "base/must.h"
 #include "execd/code/kernelspec.h"
+#include "execd/code/port.h"
 #include "execd/code/rest.h"
 #include "execd/limits.h"
 #include "execd/reply.h"
 #include "model/code.h"
 
-static const char *const languages[] = {"bash", "go", "java", "javascript", "python", "typescript"};
+static const char *const languages[] = {"bash",   "go",  "java",      "javascript",
+                                        "python", "sql", "typescript"};
 
 bool code_language_known(const char *language)
 {
@@ -74,6 +76,7 @@ void code_table_free(struct code_table *t)
         return;
     }
     list_del(&t->stop.node);
+    code_port_free(t->port);
     struct list *const lists[] = {&t->all, &t->spare};
     for (size_t i = 0; i < ARRAY_LEN(lists); i++) {
         while (!list_empty(lists[i])) {
@@ -390,6 +393,7 @@ static bool tell_variables(struct context *c, const struct str_map *env)
 
 void code_add_environment(struct execd *x, const struct str_map *env)
 {
+    code_port_update(x);
     bool told = !list_empty(&x->code->spare);
     list_each (it, &x->code->spare) {
         told = told && tell_variables(list_entry(it, struct context, node), env);

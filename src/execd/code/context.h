@@ -14,6 +14,7 @@
 #include "json/field.h"
 
 struct code_run;
+struct code_port;
 
 struct context {
     struct list node; /* in the table's list: all, or spare */
@@ -37,6 +38,7 @@ struct code_table {
     struct list rests;    /* calls to Jupyter under way: rest.c */
     bool python3_will_do; /* a Jupyter server has no other kernel for Python */
     struct stop_hook stop;
+    struct code_port *port; /* NULL: none is needed, or it is somebody else's */
 };
 
 struct code_table *code_table_new(struct execd *x);

@@ -223,7 +223,7 @@ def test_unknown_languages_are_refused_at_once(code):
     r = code.post("x", language="cobol")
     assert r.status_code == 500 and r.json()["message"].startswith("error running codes unknown language: cobol")
     assert code.execd.post("/code/context", json={}).status_code == 400
-    for language in ("sql", "command"):
+    for language in ("background-command", "command"):
         r = code.execd.get("/code/contexts", params={"language": language})
         assert r.status_code == 500 and "unsupported language context operation" in r.json()["message"]
     r = code.execd.delete("/code/contexts")

@@ -1,0 +1,150 @@
+"""A Jupyter kernel for SQL. The database is MySQL's `sandbox` where a server listens inside the sandbox (127.0.0.1:3306, root without
+a password, and PyMySQL is installed), and a file of SQLite's otherwise: sandbox.db in the working directory, or what
+SQL_DATABASE names. Each statement gives {"columns": [...], "rows": [[...]]}, as JSON text and as an HTML table."""
+
+import html
+import json
+import os
+import socket
+import sqlite3
+
+from ipykernel.kernelapp import IPKernelApp
+from ipykernel.kernelbase import Kernel
+
+MAX_ROWS = 10_000
+PORT = int(os.environ.get("SQL_PORT", "3306"))
+
+
+class Failure(Exception):
+    def __init__(self, name, text):
+        super().__init__(text)
+        self.name = name
+
+
+def listens():
+    try:
+        socket.create_connection(("127.0.0.1", PORT), timeout=5).close()
+        return True
+    except OSError:
+        return False
+
+
+def mysql():
+    """None where there is no such server."""
+    try:
+        import pymysql
+    except ImportError:
+        return None
+    if not listens():
+        return None
+    connection = pymysql.connect(host="127.0.0.1", port=PORT, user="root", autocommit=True)
+    with connection.cursor() as cursor:
+        cursor.execute("CREATE DATABASE IF NOT EXISTS sandbox")
+    connection.select_db("sandbox")
+    return connection
+
+
+def sqlite():
+    path = os.environ.get("SQL_DATABASE", "sandbox.db")
+    try:
+        connection = sqlite3.connect(path, isolation_level=None, timeout=10)
+        connection.execute("PRAGMA user_version").fetchall()
+    except sqlite3.OperationalError:
+        connection = sqlite3.connect(":memory:", isolation_level=None)  # a directory that cannot be written to
+    # Every so often the interpreter is let in, which is when an interrupt can end a statement.
+    connection.set_progress_handler(lambda: 0, 10_000)
+    return connection
+
+
+def statements(text):
+    """A semicolon ends one, outside of quotes, comments and the bodies of triggers."""
+    part = ""
+    for piece in text.split(";"):
+        part += piece + ";"
+        if sqlite3.complete_statement(part):
+            yield part
+            part = ""
+    yield part
+
+
+def is_blank(statement):
+    lines = [line.split("--")[0].split("#")[0] for line in statement.splitlines()]
+    return not "".join(lines).replace(";", "").strip()
+
+
+def cell(value):
+    if value is None:
+        return None
+    return value.hex() if isinstance(value, (bytes, bytearray)) else str(value)
+
+
+def table(columns, rows):
+    def row(tag, cells):
+        return "<tr>" + "".join(f"<{tag}>{html.escape('NULL' if c is None else str(c))}</{tag}>" for c in cells) + "</tr>"
+    return "<table>" + row("th", columns) + "".join(row("td", r) for r in rows) + "</table>"
+
+
+class SqlKernel(Kernel):
+    implementation = "opensandbox-sql"
+    implementation_version = "1"
+    banner = "SQL"
+    language_info = {"name": "sql", "mimetype": "application/sql", "file_extension": ".sql"}
+    connection = None
+
+    def connect(self):
+        if self.connection is None:
+            try:
+                self.connection = mysql() or sqlite()
+            except Exception as e:
+                raise Failure("DBInitError", str(e)) from e
+        return self.connection
+
+    def one(self, statement):
+        connection = self.connect()
+        words = statement.split(None, 1)
+        reads = bool(words) and words[0].upper() in ("SELECT", "WITH", "SHOW", "PRAGMA", "EXPLAIN", "DESCRIBE", "VALUES")
+        cursor = connection.cursor()
+        try:
+            cursor.execute(statement)
+            if cursor.description is None:
+                return {"columns": ["affected_rows"], "rows": [[max(0, cursor.rowcount)]]}
+            rows = [[cell(v) for v in row] for row in cursor.fetchmany(MAX_ROWS + 1)]
+        except KeyboardInterrupt as e:
+            self.connection = None if not isinstance(connection, sqlite3.Connection) else connection
+            raise Failure("KeyboardInterrupt", "the statement was interrupted") from e
+        except Exception as e:
+            if "interrupted" in str(e):
+                raise Failure("KeyboardInterrupt", "the statement was interrupted") from e
+            if not isinstance(connection, sqlite3.Connection) and not connection.open:
+                self.connection = None  # the server has gone: the next run looks again
+            raise Failure("DBQueryError" if reads else "DBExecError", str(e)) from e
+        finally:
+            cursor.close()
+        result = {"columns": [d[0] for d in cursor.description], "rows": rows[:MAX_ROWS]}
+        return {**result, "truncated": True} if len(rows) > MAX_ROWS else result
+
+    def publish(self, kind, **content):
+        self.send_response(self.iopub_socket, kind, content)
+
+    def show(self, result, last):
+        data = {"text/plain": json.dumps(result, ensure_ascii=False, separators=(",", ":")),
+                "text/html": table(result["columns"], result["rows"])}
+        if last:
+            self.publish("execute_result", execution_count=self.execution_count, data=data, metadata={})
+        else:
+            self.publish("display_data", data=data, metadata={})
+
+    def do_execute(self, code, silent, store_history=True, user_expressions=None, allow_stdin=False, **_):
+        todo = [s for s in statements(code) if not is_blank(s)]
+        try:
+            for i, statement in enumerate(todo):
+                self.show(self.one(statement), i == len(todo) - 1)
+        except Failure as e:
+            failed = {"ename": e.name, "evalue": str(e), "traceback": [f"{e.name}: {e}", statement.strip()]}
+            self.publish("error", **failed)
+            return {"status": "error", "execution_count": self.execution_count, **failed}
+        return {"status": "ok", "execution_count": self.execution_count, "payload": [], "user_expressions": {}}
+
+
+if __name__ == "__main__":
+    IPKernelApp.launch_instance(kernel_class=SqlKernel)
