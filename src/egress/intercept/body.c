@@ -84,7 +84,7 @@ static void put_end(struct body *b, struct buf *out, const struct vault_state *r
         }
         line.n--; /* CR */
         struct str value = line, name = str_cut(&value, ':');
-        if (!trailer_is_safe(name, b->is_request)) {
+        if (!trailer_is_safe(name, b->is_request) || (redact && vault_shows(redact, name))) {
             continue;
         }
         if (redact) {

@@ -198,28 +198,47 @@ static bool run_request_body(struct exchange *x)
 
 /* ---- server to client ---- */
 
+/* Whose secrets an answer must not show: those that went with the request, and otherwise those of
+ * now, because a server may remember them from a request before. */
+static const struct vault_state *redactor(const struct exchange *x)
+{
+    return x->used ? x->used : x->hooks->vault(x->arg);
+}
+
+static void put_redacted(const struct vault_state *v, struct str text, struct buf *out)
+{
+    if (v) {
+        vault_redact(v, text, out);
+    } else {
+        (void)buf_add_str(out, text);
+    }
+}
+
+/* What the client reads the answer by. Both have been parsed, so they hold nothing else, and a
+ * secret that looks like a number must not change them. */
+static bool is_framing(struct str name)
+{
+    return str_eq_nocase(name, STR("content-length")) ||
+           str_eq_nocase(name, STR("transfer-encoding"));
+}
+
 static void put_response_head(struct exchange *x, const struct h1_head *h)
 {
+    const struct vault_state *v = redactor(x);
     struct buf *out = &x->down;
     (void)buf_printf(out, "HTTP/1.%d %d ", h->minor, h->status);
-    if (x->used) {
-        vault_redact(x->used, h->reason, out);
-    } else {
-        (void)buf_add_str(out, h->reason);
-    }
+    put_redacted(v, h->reason, out);
     (void)buf_add_cstr(out, "\r\n");
     for (size_t i = 0; i < h->n_headers; i++) {
         const struct h1_header *l = &h->headers[i];
-        if (str_eq_nocase(l->name, STR("alt-svc"))) {
-            continue; /* an invitation to QUIC, where nobody could look */
+        bool plain = is_framing(l->name);
+        /* Alt-Svc is an invitation to QUIC, where nobody could look. */
+        if (str_eq_nocase(l->name, STR("alt-svc")) || (v && !plain && vault_shows(v, l->name))) {
+            continue;
         }
         (void)buf_add_str(out, l->name);
         (void)buf_add_cstr(out, ": ");
-        if (x->used) {
-            vault_redact(x->used, l->value, out);
-        } else {
-            (void)buf_add_str(out, l->value);
-        }
+        put_redacted(plain ? NULL : v, l->value, out);
         (void)buf_add_cstr(out, "\r\n");
     }
     (void)buf_add_cstr(out, "\r\n");
@@ -276,7 +295,7 @@ static bool end_response(struct exchange *x)
 static bool run_response_body(struct exchange *x)
 {
     size_t before = x->uin.len;
-    int r = body_relay(&x->response, &x->uin, &x->down, x->down_at, x->used);
+    int r = body_relay(&x->response, &x->uin, &x->down, x->down_at, redactor(x));
     if (r < 0) {
         x->state = EXCHANGE_ABORT;
         return false;

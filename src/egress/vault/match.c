@@ -99,23 +99,39 @@ bool vault_has_port(const struct vault_state *s, enum vault_scheme scheme, uint1
     return false;
 }
 
-void vault_redact(const struct vault_state *s, struct str text, struct buf *out)
+/* The length of the secret that `text` begins with, or 0. */
+static size_t secret_at(const struct vault_state *s, struct str text)
 {
-    size_t at = 0;
-    while (at < text.n) {
-        struct str rest = str_sub(text, at, text.n);
-        size_t hit = 0;
-        for (size_t i = 0; i < s->n_redactions && hit == 0; i++) {
-            struct str r = s->redactions[i];
-            if (r.p[0] == rest.p[0] && str_starts(rest, r)) {
-                hit = r.n;
-            }
-        }
-        if (hit) {
-            (void)buf_add_str(out, STR("[REDACTED]")); /* the caller looks at buf_failed() */
-            at += hit;
-        } else {
-            (void)buf_add_char(out, text.p[at++]);
+    for (size_t i = 0; i < s->n_redactions; i++) {
+        struct str r = s->redactions[i];
+        if (r.p[0] == text.p[0] && str_starts(text, r)) {
+            return r.n;
         }
     }
+    return 0;
+}
+
+bool vault_shows(const struct vault_state *s, struct str text)
+{
+    for (size_t at = 0; at < text.n; at++) {
+        if (secret_at(s, str_sub(text, at, text.n))) {
+            return true;
+        }
+    }
+    return false;
+}
+
+void vault_redact(const struct vault_state *s, struct str text, struct buf *out)
+{
+    size_t from = 0, at = 0;
+    while (at < text.n) {
+        size_t hit = secret_at(s, str_sub(text, at, text.n));
+        if (hit) {
+            (void)buf_add_str(out, str_sub(text, from, at));
+            (void)buf_add_str(out, STR("[REDACTED]")); /* the caller looks at buf_failed() */
+            from = at + hit;
+        }
+        at += hit ? hit : 1;
+    }
+    (void)buf_add_str(out, str_sub(text, from, at));
 }

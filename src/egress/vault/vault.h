@@ -129,5 +129,7 @@ enum vault_match vault_find(const struct vault_state *s, const struct vault_requ
 bool vault_has_host(const struct vault_state *s, enum vault_scheme scheme, uint16_t port,
                     struct str host);
 bool vault_has_port(const struct vault_state *s, enum vault_scheme scheme, uint16_t port);
-/* Appends s with each secret of the state (raw, rendered, percent-encoded) replaced. */
+/* Is a secret of the state (raw, rendered, percent-encoded) somewhere in the text? */
+bool vault_shows(const struct vault_state *s, struct str text);
+/* Appends the text with each of them replaced. */
 void vault_redact(const struct vault_state *s, struct str text, struct buf *out);

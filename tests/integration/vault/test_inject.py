@@ -93,6 +93,11 @@ def test_redaction_and_no_quic(api):
     assert "alt-svc" not in r.stdout.lower()
 
 
+def test_a_secret_that_is_a_length(net):
+    net.vault({"t": "7"}, [bind("api", "api.example.com", bearer())])
+    assert net.client("curl", "-sS", "https://api.example.com/download/7").stdout == "\0" * 7
+
+
 def test_streaming_and_trailers(api):
     r = api.client("curl", "-sS", "-N", "-v", "https://api.example.com/stream")
     assert r.stdout == "data: 0\ndata: 1\ndata: 2\n"
