@@ -1,0 +1,93 @@
+"""The published clients: which versions, where they are installed, and what was found out about them.
+
+Installed once a machine, into a cache outside the clone where there is a place for one ($OSB_CACHE, else ~/.cache), else below
+build/. A registry that cannot be reached, or that has not got the package, is said with its own words."""
+
+import fcntl
+import json
+import os
+import re
+import shutil
+import subprocess
+
+import pytest
+
+HERE = os.path.dirname(os.path.abspath(__file__))
+ROOT = os.path.dirname(os.path.dirname(HERE))
+RESULTS = os.path.join(ROOT, "build", "test", "conformance")
+PYTHON_PINS = ["opensandbox[pool-redis]==1.1.1", "opensandbox-code-interpreter==1.1.1", "opensandbox-cli==1.1.1", "opensandbox-mcp==1.1.1"]
+
+
+def cache_dir(*parts):
+    home = os.environ.get("OSB_CACHE") or os.path.join(os.path.expanduser("~"), ".cache")
+    top = os.path.join(home, "opensandbox-conformance")
+    if not os.access(home, os.W_OK):
+        top = os.path.join(ROOT, "build", "conformance")
+    path = os.path.join(top, *parts)
+    os.makedirs(path, exist_ok=True)
+    return path
+
+
+class Unavailable(Exception):
+    """A registry's refusal, in its own words."""
+
+
+def plain(text):
+    """Without addresses and colours: what is left says the same on every machine."""
+    text = re.sub(r"\x1b\[[0-9;]*m", "", text)
+    return re.sub(r"\s+", " ", re.sub(r"\(?https?://[^\s)]*\)?", "the registry", text)).strip()
+
+
+def install(name, make):
+    """`make(dir)` fills a new directory once; two runs at a time wait for each other."""
+    where = cache_dir(name)
+    with open(where + ".lock", "w") as lock:
+        fcntl.flock(lock, fcntl.LOCK_EX)
+        if not os.path.exists(os.path.join(where, "ready")):
+            shutil.rmtree(where, ignore_errors=True)
+            os.makedirs(where)
+            make(where)
+            open(os.path.join(where, "ready"), "w").close()
+    return where
+
+
+def must(cmd, **kw):
+    r = subprocess.run(cmd, capture_output=True, text=True, stdin=subprocess.DEVNULL, **kw)
+    if r.returncode != 0:
+        lines = [line for line in (r.stderr + r.stdout).splitlines() if re.search(r"error|refused|found|forbidden", line, re.I)]
+        raise Unavailable(plain((lines or (r.stderr + r.stdout).splitlines() or ["no answer"])[-1])[:300])
+    return r.stdout
+
+
+def python_env():
+    """An interpreter that has every Python client, and pytest from the system."""
+    tag = "-".join(re.sub(r"[^a-z0-9.]+", "", p.split("==")[0].split("-")[-1]) + p.split("==")[1] for p in PYTHON_PINS)
+
+    def make(where):
+        must(["/usr/bin/python3", "-m", "venv", "--system-site-packages", where])
+        must([os.path.join(where, "bin", "python"), "-m", "pip", "install", "-q", "--disable-pip-version-check", *PYTHON_PINS])
+    return os.path.join(install("python-" + tag, make), "bin", "python")
+
+
+def record(client, package, version, runtime, methods, worked, refused, result, reason=""):
+    """One row of the table: what there is to call, what was called with success, what the server refuses because it does
+    not offer it, and what was not called at all."""
+    os.makedirs(RESULTS, exist_ok=True)
+    row = {"client": client, "package": package, "version": version, "runtime": runtime, "result": result, "reason": reason,
+           "methods": len(methods), "worked": len(set(worked) & set(methods)), "refused": sorted(refused),
+           "not_called": sorted(set(methods) - set(worked) - set(refused))}
+    name = re.sub(r"[^a-z0-9]+", "-", f"{client} {runtime}".lower()).strip("-")
+    with open(os.path.join(RESULTS, name + ".json"), "w") as f:
+        json.dump(row, f, indent=1)
+        f.write("\n")
+    print(f"{client} {version} on {runtime}: {result}, {row['worked']} of {row['methods']} methods"
+          + (f", {len(refused)} not offered" if refused else "") + (f", not called: {row['not_called']}" if row["not_called"] else "")
+          + (f" ({reason})" if reason else ""))
+    return row
+
+
+def unavailable(client, package, version, why):
+    """Said in the output, and nothing else is skipped."""
+    for runtime in ("embedded", "docker"):
+        record(client, package, version, runtime, [], [], {}, "unavailable", str(why))
+    pytest.skip(f"{package} {version} cannot be had: {why}")
