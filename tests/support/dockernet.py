@@ -61,7 +61,7 @@ class World:
         self.dir = tempfile.mkdtemp(prefix="osbt-world-", dir=os.environ.get("OSB_TEST_TMP", "/var/tmp"))
         net = engine.gateway.rsplit(".", 1)[0].replace("10.", "11.", 1)
         self.good, self.evil = f"{net}.10", f"{net}.66"
-        self.procs, self.bad = [], None
+        self.procs, self.bad, self.heard = [], None, 0
         try:
             for a in (self.good, self.evil):
                 self._run("ip", "addr", "add", f"{a}/32", "dev", engine.name)
@@ -104,7 +104,12 @@ class World:
 
     def lookups(self):
         with open(self.dns_log) as f:
-            return f.read()
+            return f.read()[self.heard:]
+
+    def forget(self):
+        """What was asked and who came until now."""
+        self.bad.seen.clear()
+        self.heard += len(self.lookups())
 
     def close(self):
         for p in self.procs:

@@ -176,8 +176,10 @@ static enum create_end create_start(struct create_job *job, struct problem *p)
                           sb->id);
         return CREATE_MUST_UNDO;
     }
+    bool boots =
+        spec->os && strcmp(spec->os, "windows") == 0; /* for minutes: nobody waits for it */
     if (change_state(lc, sb, &caller_runtime, SB_RUNNING, "running", "CONTAINER_RUNNING",
-                     "execd answers", &e) < 0) {
+                     boots ? "the machine inside is booting" : "execd answers", &e) < 0) {
         (void)problem_err(p, 0, "DOCKER::SANDBOX_START_FAILED", &e);
         return CREATE_MUST_UNDO;
     }

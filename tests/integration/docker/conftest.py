@@ -6,6 +6,7 @@ import pytest
 sys.path.insert(0, os.path.join(os.path.dirname(os.path.abspath(__file__)), "..", "..", "support"))
 
 from dockerbox import Engine, find  # noqa: E402
+from dockernet import World, load_curl, load_egress  # noqa: E402
 from dockerserver import DockerServer  # noqa: E402
 
 
@@ -36,6 +37,24 @@ def server(shared):
     for sandbox in shared.list():
         shared.call("DELETE", f"/v1/sandboxes/{sandbox['id']}")
     shared.assert_clean()
+
+
+@pytest.fixture(scope="session")
+def outside(engine):
+    """What sandboxes with a policy can reach or not, our sidecar's image, and one for them with curl."""
+    w = World(engine)
+    try:
+        load_egress(engine, "osbt-sidecar:1", [w.ca])
+        load_curl(engine, "osbt-curl:1")
+        yield w
+    finally:
+        w.close()
+
+
+@pytest.fixture
+def world(outside):
+    outside.forget()
+    return outside
 
 
 @pytest.fixture

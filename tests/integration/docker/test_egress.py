@@ -8,7 +8,7 @@ import subprocess
 import threading
 
 import pytest
-from dockernet import World, images, load_curl, load_egress
+from dockernet import images
 from dockerserver import DockerServer
 from osbserver import BIN, request_body, wait_for
 
@@ -17,18 +17,7 @@ HEADER = "OPENSANDBOX-EGRESS-AUTH"
 
 
 @pytest.fixture(scope="module")
-def world(engine):
-    w = World(engine)
-    try:
-        load_egress(engine, "osbt-sidecar:1", [w.ca])
-        load_curl(engine, "osbt-curl:1")
-        yield w
-    finally:
-        w.close()
-
-
-@pytest.fixture(scope="module")
-def guarded(engine, world):
+def guarded(engine, outside):
     s = DockerServer(engine, EGRESS.format("dns+nft")).start()
     yield s
     for sandbox in s.list():

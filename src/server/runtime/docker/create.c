@@ -98,6 +98,13 @@ int container_start(struct making *m, const char *cid, struct err *e)
     struct str text = str_from(a.message);
     bool network = a.status == 404 && str_find_str(text, STR("network")) >= 0;
     e->code = network ? ERR_INVALID : e->code == ERR_UNAVAILABLE ? e->code : ERR_IO;
+    if (str_find_str(text, STR("could not select device driver")) >= 0) {
+        e->code = ERR_INVALID;
+        (void)err_wrap(e, "resourceLimits.gpu: the engine has no driver for GPUs");
+    } else if (str_find_str(text, STR("gathering device information")) >= 0) {
+        e->code = ERR_INVALID;
+        (void)err_wrap(e, "the engine's machine lacks a device");
+    }
     if (str_find_str(text, STR("port is already allocated")) >= 0 ||
         str_find_str(text, STR("address already in use")) >= 0) {
         e->sys = EADDRINUSE;
@@ -255,6 +262,14 @@ static int check_policy(const struct docker *d, const struct runtime_spec *spec,
                        "networkPolicy and platform windows exclude each other: the machine inside "
                        "needs rights over the network that the policy must keep");
     }
+    if (d->has_own_stack) {
+        return err_set(
+            e, ERR_INVALID,
+            "networkPolicy cannot hold what runs in \"%s\": it has a network stack of its "
+            "own, which passes the sidecar's rules by (with gVisor: give the engine's "
+            "runtime --network=host)",
+            d->runtime_name);
+    }
     if (d->mode != NET_BRIDGE) {
         return err_set(e, ERR_INVALID,
                        "networkPolicy needs docker.network_mode = \"bridge\", which is \"%s\"",
@@ -292,7 +307,13 @@ static int check_spec(const struct docker *d, const struct runtime_spec *spec, s
                        "extensions \"oci.engine\" and \"oci.network\" belong to the embedded "
                        "runtime");
     }
-    if (spec_is_windows(spec) && windows_check(spec, e) < 0) {
+    if (spec->arch && d->arch[0] && strcmp(spec->arch, d->arch) != 0) {
+        return err_set(e, ERR_INVALID,
+                       "platform %s/%s: the engine's machine, and with it the execd put into every "
+                       "sandbox, is %s",
+                       spec->os, spec->arch, d->arch);
+    }
+    if (spec_is_windows(spec) && windows_check(d, spec, e) < 0) {
         return -1;
     }
     return check_policy(d, spec, e);

@@ -202,10 +202,53 @@ static bool disk_has_quota(const struct json *info)
     return false;
 }
 
+static bool list_has(const struct json *list, const char *word)
+{
+    for (size_t i = 0; json_is_array(list) && i < json_len(list); i++) {
+        const char *s = json_cstr(json_item(list, i));
+        if (s && strstr(s, word)) {
+            return true;
+        }
+    }
+    return false;
+}
+
 /* The configured runtime must be one the engine has: better no start than sandboxes without. */
-static int open_info(struct docker *d, struct err *e)
+static int open_runtime(struct docker *d, const struct json *info, struct err *e)
 {
     const struct config_secure_runtime *s = &d->cfg->secure_runtime;
+    if (!*s->type) {
+        return 0;
+    }
+    d->runtime_name = *s->docker_runtime               ? s->docker_runtime
+                      : strcmp(s->type, "gvisor") == 0 ? "runsc"
+                                                       : "kata-runtime";
+    const struct json *rt = json_get(json_get(info, "Runtimes"), d->runtime_name);
+    if (!rt) {
+        return err_set(e, ERR_UNSUPPORTED,
+                       "secure_runtime: the engine has no runtime \"%s\" (see its /info)",
+                       d->runtime_name);
+    }
+    /* A kernel of its own writes packets past the hooks of the kernel outside, unless it was told
+     * to use that one's sockets. */
+    d->has_own_stack = !list_has(json_get(rt, "runtimeArgs"), "-network=host");
+    return 0;
+}
+
+/* The engine leaves a profile out without a word where the kernel has no AppArmor. */
+static int open_apparmor(const struct docker *d, const struct json *info, struct err *e)
+{
+    const char *profile = d->dc->apparmor_profile;
+    if (!*profile || strcmp(profile, "unconfined") == 0 ||
+        list_has(json_get(info, "SecurityOptions"), "name=apparmor")) {
+        return 0;
+    }
+    return err_set(e, ERR_UNSUPPORTED,
+                   "docker.apparmor_profile: the engine's machine has no AppArmor (see its /info)");
+}
+
+static int open_info(struct docker *d, struct err *e)
+{
     cleanup_(engine_answer_done) struct engine_answer a;
     struct engine_call c = {.path = "/info"};
     if (engine_do(&d->engine, &c, &a, e) < 0 || engine_check(&a, "info", e) < 0) {
@@ -216,18 +259,7 @@ static int open_info(struct docker *d, struct err *e)
     (void)snprintf(d->os, sizeof(d->os), "%s", os ? os : "");
     (void)snprintf(d->arch, sizeof(d->arch), "%s", normal_arch(arch ? arch : ""));
     d->can_quota = disk_has_quota(a.json);
-    if (!*s->type) {
-        return 0;
-    }
-    d->runtime_name = *s->docker_runtime               ? s->docker_runtime
-                      : strcmp(s->type, "gvisor") == 0 ? "runsc"
-                                                       : "kata-runtime";
-    if (!json_get(json_get(a.json, "Runtimes"), d->runtime_name)) {
-        return err_set(e, ERR_UNSUPPORTED,
-                       "secure_runtime: the engine has no runtime \"%s\" (see its /info)",
-                       d->runtime_name);
-    }
-    return 0;
+    return open_apparmor(d, a.json, e) < 0 ? -1 : open_runtime(d, a.json, e);
 }
 
 /* Known again after a restart of the server: addresses, and who answers. */

@@ -87,6 +87,7 @@ struct docker {
     struct engine engine;
     enum net_mode mode;
     const char *runtime_name; /* HostConfig.Runtime, or NULL */
+    bool has_own_stack;       /* that runtime's packets do not pass the rules of their namespace */
     char *seccomp;            /* "seccomp=...", or NULL */
     char *publish_ip;         /* "0.0.0.0" */
     char *public_host;        /* for endpoints, unless server.eip says another */
@@ -249,7 +250,7 @@ void sidecar_lost(struct docker *d, const char *id);
 int sidecars_check(struct docker *d, struct err *e);
 
 /* ---- windows.c ---- */
-int windows_check(const struct runtime_spec *spec, struct err *e);
+int windows_check(const struct docker *d, const struct runtime_spec *spec, struct err *e);
 void windows_body(const struct making *m, struct json *body, struct json *host);
 int windows_stage(struct making *m, struct err *e);
 

@@ -90,6 +90,12 @@ static int explain(struct docker *d, const struct container *c, enum err_code co
     (void)docker_logs(&d->rt, c->id, 3, 0, &words, &ignored);
     struct str text = str_trim(buf_str(&words));
     text = text.n > 300 ? str_sub(text, text.n - 300, text.n) : text;
+    if (str_find_str(text, STR("exec format error")) >= 0) {
+        return err_set(e, ERR_INVALID,
+                       "the image is for another architecture than the engine's machine, which is "
+                       "%s: %.*s",
+                       d->arch, STR_FMT(text));
+    }
     return err_set(e, code, "%s%s%.*s", what, text.n ? ": " : "", STR_FMT(text));
 }
 

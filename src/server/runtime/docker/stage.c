@@ -2,6 +2,7 @@
  * Where the engine sees our files they are mounted, read-only, which costs nothing; otherwise they
  * are uploaded in one archive. */
 
+#include <elf.h>
 #include <errno.h>
 #include <fcntl.h>
 #include <stdio.h>
@@ -138,6 +139,29 @@ static bool mounts_are_seen(const struct docker *d, const char *dir)
     return d->engine.unix_socket && engine_sees(d, dir);
 }
 
+/* An execd for another machine than the engine's would only be noticed by sandboxes that never
+ * answer. */
+static int check_arch(const struct docker *d, struct str execd, struct err *e)
+{
+    static const struct {
+        uint16_t machine;
+        const char *arch;
+    } rows[] = {{EM_X86_64, "amd64"}, {EM_AARCH64, "arm64"}};
+    Elf64_Ehdr head;
+    if (execd.n < sizeof(head) || memcmp(execd.p, ELFMAG, SELFMAG) != 0) {
+        return err_set(e, ERR_INVALID, "docker.execd: '%s' is not a program", d->dc->execd);
+    }
+    memcpy(&head, execd.p, sizeof(head));
+    for (size_t i = 0; i < ARRAY_LEN(rows); i++) {
+        if (rows[i].machine == head.e_machine && d->arch[0] && strcmp(d->arch, rows[i].arch) != 0) {
+            return err_set(e, ERR_UNSUPPORTED,
+                           "docker.execd: '%s' is for %s, and the engine's machine is %s",
+                           d->dc->execd, rows[i].arch, d->arch);
+        }
+    }
+    return 0;
+}
+
 int stage_open(struct docker *d, struct err *e)
 {
     cleanup_(buf_done) struct buf execd = BUF_INIT(DOCKER_EXECD_MAX);
@@ -146,6 +170,9 @@ int stage_open(struct docker *d, struct err *e)
     int r = file_read(AT_FDCWD, d->dc->execd, &execd);
     if (r < 0) {
         return err_sys(e, r, "execd is not at '%s' (set docker.execd)", d->dc->execd);
+    }
+    if (check_arch(d, buf_str(&execd), e) < 0) {
+        return -1;
     }
     buf_init(&d->stage.tar, DOCKER_EXECD_MAX + (1u << 20));
     d->stage.mounts = mounts_are_seen(d, path);

@@ -12,10 +12,15 @@
 #define GIB (UINT64_C(1) << 30)
 #define PORTS "44772,8080,3389,8006"
 
-int windows_check(const struct runtime_spec *spec, struct err *e)
+int windows_check(const struct docker *d, const struct runtime_spec *spec, struct err *e)
 {
     const struct runtime_limits *l = &spec->limits;
-    if (access("/dev/kvm", F_OK) < 0 || access("/dev/net/tun", F_OK) < 0) {
+    if (!*d->cfg->runtime.execd_image) {
+        return err_set(e, ERR_INVALID,
+                       "platform windows needs runtime.execd_image, which has execd.exe");
+    }
+    /* Of an engine elsewhere only the engine knows; its refusal is told as well. */
+    if (!d->engine.host && (access("/dev/kvm", F_OK) < 0 || access("/dev/net/tun", F_OK) < 0)) {
         return err_set(e, ERR_INVALID,
                        "platform windows needs /dev/kvm and /dev/net/tun on the engine's machine");
     }
@@ -31,27 +36,60 @@ int windows_check(const struct runtime_spec *spec, struct err *e)
     return 0;
 }
 
-static void push_size(struct json *env, const char *key, uint64_t bytes)
+/* The list with one value for `key`: of two, programs take the first they find. */
+static void set_env(struct json *body, const char *key, const char *value)
+{
+    struct json *env = json_array_new();
+    const struct json *old = json_get(body, "Env");
+    cleanup_free char *text = xasprintf("%s=%s", key, value);
+    struct str name = str_n(text, strlen(key) + 1);
+    for (size_t i = 0; i < json_len(old); i++) {
+        const struct json *one = json_item(old, i);
+        if (!str_starts(json_str(one), name)) {
+            json_push(env, json_clone(one));
+        }
+    }
+    json_push(env, json_string_new(str_from(text)));
+    json_set(body, "Env", env);
+}
+
+static void set_size(struct json *body, const char *key, uint64_t bytes)
 {
     if (bytes) {
-        char text[64];
-        (void)snprintf(text, sizeof(text), "%s=%lluG", key,
-                       (unsigned long long)((bytes + GIB - 1) / GIB));
-        json_push(env, json_string_new(str_from(text)));
+        char text[32];
+        (void)snprintf(text, sizeof(text), "%lluG", (unsigned long long)((bytes + GIB - 1) / GIB));
+        set_env(body, key, text);
     }
 }
 
-/* USER_PORTS of the request, with ours added. */
-static void push_ports(const struct making *m, struct json *env)
+static bool list_has(struct str list, struct str word)
 {
-    const char *own = "";
-    for (size_t i = 0; i < m->spec->n_env; i++) {
-        if (strcmp(m->spec->env[i].key, "USER_PORTS") == 0) {
-            own = m->spec->env[i].value;
+    while (list.p) {
+        if (str_eq(str_trim(str_cut(&list, ',')), word)) {
+            return true;
         }
     }
-    cleanup_free char *text = xasprintf("USER_PORTS=%s%s" PORTS, own, *own ? "," : "");
-    json_push(env, json_string_new(str_from(text)));
+    return false;
+}
+
+/* USER_PORTS of the request, with those of ours that are not among them. */
+static void set_ports(const struct making *m, struct json *body)
+{
+    cleanup_(buf_done) struct buf text = BUF_INIT(64u << 10);
+    for (size_t i = 0; i < m->spec->n_env; i++) {
+        if (strcmp(m->spec->env[i].key, "USER_PORTS") == 0) {
+            buf_clear(&text);
+            (void)buf_add_cstr(&text, m->spec->env[i].value);
+        }
+    }
+    struct str rest = STR(PORTS);
+    while (rest.p) {
+        struct str port = str_cut(&rest, ',');
+        if (!list_has(buf_str(&text), port)) {
+            (void)buf_printf(&text, "%s%.*s", text.len ? "," : "", STR_FMT(port));
+        }
+    }
+    set_env(body, "USER_PORTS", buf_cstr(&text));
 }
 
 static void push_device(struct json *devices, const char *path)
@@ -66,16 +104,15 @@ static void push_device(struct json *devices, const char *path)
 void windows_body(const struct making *m, struct json *body, struct json *host)
 {
     const struct runtime_limits *l = &m->spec->limits;
-    struct json *env = json_get(body, "Env");
     if (l->cpu_millis) {
         char text[32];
-        (void)snprintf(text, sizeof(text), "CPU_CORES=%llu",
+        (void)snprintf(text, sizeof(text), "%llu",
                        (unsigned long long)((l->cpu_millis + 999) / 1000));
-        json_push(env, json_string_new(str_from(text)));
+        set_env(body, "CPU_CORES", text);
     }
-    push_size(env, "RAM_SIZE", l->memory_bytes);
-    push_size(env, "DISK_SIZE", l->disk_bytes);
-    push_ports(m, env);
+    set_size(body, "RAM_SIZE", l->memory_bytes);
+    set_size(body, "DISK_SIZE", l->disk_bytes);
+    set_ports(m, body);
     struct json *devices = json_array_new(), *caps = json_array_new();
     push_device(devices, "/dev/kvm");
     push_device(devices, "/dev/net/tun");
@@ -104,10 +141,6 @@ static int copy_file(struct making *m, const char *from_cid, const char *name, s
 int windows_stage(struct making *m, struct err *e)
 {
     const char *image = m->d->cfg->runtime.execd_image;
-    if (!*image) {
-        return err_set(e, ERR_INVALID,
-                       "platform windows needs runtime.execd_image, which has execd.exe");
-    }
     char name[CONTAINER_ID_MAX], cid[CONTAINER_ID_MAX];
     (void)snprintf(name, sizeof(name), "sandbox-execd-%s", m->spec->id);
     struct runtime_spec pull = {.progress = m->spec->progress,
