@@ -42,7 +42,7 @@ class Box:
         self.config = f"{self.dir}/config.toml"
         values = {
             "root": self.root, "run_dir": self.run_dir, "execd": f"{BIN}/execd", "bridge": self.name,
-            "subnet": self.subnet, "nft_table": self.name, "cgroup_parent": self.name,
+            "subnet": self.subnet, "ipv6": "off", "nft_table": self.name, "cgroup_parent": self.name,
             "allowed_engines": ENGINES, "netns_pool": 1, "start_timeout_seconds": 120,
         }
         # Side by side with other instances: ranges of ids that are not theirs.

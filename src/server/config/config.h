@@ -76,6 +76,7 @@ struct config_oci {
     const char *network;              /* bridge, none */
     const char *bridge;
     const char *subnet; /* IPv4 CIDR of the bridge */
+    const char *ipv6;   /* auto, on, off */
     const char *nft_table;
     struct str_list dns;              /* resolvers of the sandboxes; empty: the host's */
     struct str_list blocked_networks; /* CIDRs no sandbox may reach, beside the built-in ones */

@@ -124,6 +124,7 @@ static int check_keys(const void *v, struct err *e)
 static const char *const log_formats[] = {"human", "json", NULL};
 static const char *const runtimes[] = {"oci", "docker", NULL};
 static const char *const networks[] = {"bridge", "none", NULL};
+static const char *const three_ways[] = {"auto", "on", "off", NULL};
 static const char *const pull_policies[] = {"missing", "always", "never", NULL};
 static const char *const adoptions[] = {"none", "reference", "all", NULL};
 static const char *const stages[] = {"auto", "mount", "upload", NULL};
@@ -225,6 +226,8 @@ const struct option config_options[] = {
      .help = "Name of the bridge (at most 15 characters)."},
     {"oci.subnet", OPT_STR, AT(oci.subnet), "\"10.231.0.0/16\"", .check = check_cidr4,
      .help = "IPv4 network of the bridge."},
+    {"oci.ipv6", OPT_STR, AT(oci.ipv6), "\"auto\"", .choices = three_ways,
+     .help = "IPv6 for sandboxes, masqueraded; auto: where this host has a default route and forwards (docs/runtime-oci.md)."},
     {"oci.nft_table", OPT_STR, AT(oci.nft_table), "\"opensandbox\"", .not_empty = true, .check = check_name,
      .help = "The nftables table that is ours; no other is touched."},
     {"oci.dns", OPT_LIST, AT(oci.dns), "[]",

@@ -2,53 +2,12 @@
 
 import base64
 import os
-import random
 import signal
-import subprocess
-import tempfile
 
 import pytest
-from egressnet import run, wait_for
+from egressnet import wait_for
 from osbserver import Server
-
-
-class World:
-    """A namespace reached through the host: one resolver, one address that is allowed, one that is not."""
-
-    def __init__(self):
-        k = random.SystemRandom().randrange(60)
-        self.ns = "egw%06x" % random.SystemRandom().randrange(1 << 24)
-        self.dns, self.host = f"203.0.113.{4 * k + 2}", f"203.0.113.{4 * k + 1}"
-        self.good, self.evil = f"198.51.100.{2 * k + 1}", f"198.51.100.{2 * k + 2}"
-        self.dir = tempfile.mkdtemp(prefix=self.ns)
-        run("ip", "netns", "add", self.ns)
-        run("ip", "link", "add", self.ns, "type", "veth", "peer", "name", "eth0", "netns", self.ns)
-        run("ip", "addr", "add", f"{self.host}/30", "dev", self.ns)
-        run("ip", "link", "set", self.ns, "up")
-        for cmd in (f"addr add {self.dns}/30 dev eth0", f"addr add {self.good}/32 dev lo", f"addr add {self.evil}/32 dev lo",
-                    "link set lo up", "link set eth0 up", f"route add default via {self.host}"):
-            run("ip", "-n", self.ns, *cmd.split())
-        for a in (self.good, self.evil):
-            run("ip", "route", "add", f"{a}/32", "via", self.dns)
-        self.log = f"{self.dir}/world.log"
-        conf = ["no-resolv", "no-hosts", "keep-in-foreground", "log-queries", f"log-facility={self.dir}/dns.log", "bind-interfaces",
-                f"listen-address={self.dns}", "user=root", "pid-file=", "local-ttl=30", "local=/test/",
-                f"host-record=good.test,{self.good}", f"host-record=evil.test,{self.evil}"]
-        with open(f"{self.dir}/conf", "w") as f:
-            f.write("\n".join(conf) + "\n")
-        support = os.path.join(os.path.dirname(__file__), "..", "..", "support")
-        self.procs = [subprocess.Popen(["ip", "netns", "exec", self.ns, *cmd], stdin=subprocess.DEVNULL) for cmd in (
-            ["dnsmasq", f"--conf-file={self.dir}/conf"], ["/usr/bin/python3", f"{support}/egressworld.py", self.log])]
-        wait_for("the world", lambda: os.path.exists(self.log) and "ready" in open(self.log).read()
-                 and os.path.exists(f"{self.dir}/dns.log") and "started" in open(f"{self.dir}/dns.log").read())
-
-    def close(self):
-        for p in self.procs:
-            p.terminate()
-            p.wait(20)
-        run("ip", "netns", "del", self.ns, check=False)
-        run("ip", "link", "del", self.ns, check=False)
-        run("rm", "-rf", self.dir)
+from sandboxworld import World
 
 
 @pytest.fixture(scope="module")

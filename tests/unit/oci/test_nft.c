@@ -52,6 +52,35 @@ static void test_rules(void **state)
     assert_has(&out, "meta nfproto != ipv4 drop");
 }
 
+static void test_ipv6(void **state)
+{
+    cleanup_(buf_done) struct buf out = BUF_INIT(1 << 16);
+    struct nft_rules r;
+    struct cidr v6;
+    (void)state;
+    rules(&r);
+    assert_int_equal(cidr_parse(STR("fd6f:7362:a09::/64"), &v6), 0);
+    const char *block[] = {"192.168.0.0/16", "2001:db8:1::/48"}, *allow[] = {"fd00:ec2::254"};
+    struct str_list blocked = {block, 2}, allowed = {allow, 1};
+    struct ip dns;
+    assert_int_equal(ip_parse(STR("2001:db8::53"), &dns), 0);
+    r.subnet6 = &v6;
+    r.blocked = &blocked;
+    r.allowed = &allowed;
+    r.resolvers = &dns;
+    r.n_resolvers = 1;
+    assert_int_equal(nft_rules_format(&r, &out, NULL), 0);
+    assert_has(&out, "oifname \"br9\" drop\n    meta nfproto ipv6 goto outbound6\n");
+    assert_has(&out, "ip6 saddr != fd6f:7362:a09::/64 drop");
+    assert_has(&out, "ip6 saddr fd6f:7362:a09::/64 oifname != \"br9\" masquerade");
+    assert_has(&out, "fd00:ec2::/32");
+    assert_has(&out, "2001:db8:1::/48 }");
+    assert_has(&out, "elements = { fd00:ec2::254/128 }");
+    assert_has(&out, "ip6 daddr 2001:db8::53 udp dport 53 accept");
+    assert_has(&out, "169.254.0.0/16, 100.100.100.200/32"); /* each family in its own set */
+    assert_has(&out, "nd-neighbor-solicit");
+}
+
 static void test_nothing_unchecked_gets_in(void **state)
 {
     cleanup_(buf_done) struct buf out = BUF_INIT(1 << 16);
@@ -70,6 +99,7 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_rules),
+        cmocka_unit_test(test_ipv6),
         cmocka_unit_test(test_nothing_unchecked_gets_in),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

@@ -16,6 +16,7 @@
 #include "base/num.h"
 #include "io/child.h"
 #include "server/runtime/oci/limits.h"
+#include "server/runtime/oci/net6.h"
 #include "server/runtime/oci/netlink.h"
 #include "server/runtime/oci/netns.h"
 
@@ -72,6 +73,7 @@ int gateway_check(const struct oci *o, const struct runtime_spec *spec, struct e
 
 struct wiring {
     int inner_fd;
+    bool ipv6;
     const char *link, *addr, *via;
 };
 
@@ -87,6 +89,7 @@ static int wire_gateway(void *arg)
     int index = r < 0 ? r : link_index(&nl, INSIDE_LINK);
     r = index < 0 ? index : addr_add(&nl, index, a.s_addr, LINK_BITS);
     r = r < 0 ? r : link_up(&nl, index);
+    r = r < 0 || !w->ipv6 ? r : net6_gateway_link(&nl, INSIDE_LINK, index, false);
     netlink_close(&nl);
     return r < 0 ? r : file_write(AT_FDCWD, "/proc/sys/net/ipv4/ip_forward", STR("1"));
 }
@@ -94,6 +97,7 @@ static int wire_gateway(void *arg)
 /* In the sandbox: its address, and the gateway as the only way out. */
 static int wire_sandbox(void *arg)
 {
+    const struct wiring *w = arg;
     struct netlink nl = NETLINK_INIT;
     struct in_addr a, via;
     must(inet_pton(AF_INET, GATEWAY_SANDBOX_ADDR, &a) == 1 &&
@@ -103,17 +107,18 @@ static int wire_sandbox(void *arg)
     r = index < 0 ? index : addr_add(&nl, index, a.s_addr, LINK_BITS);
     r = r < 0 ? r : link_up(&nl, index);
     r = r < 0 ? r : route_add_default(&nl, index, via.s_addr);
+    r = r < 0 || !w->ipv6 ? r : net6_gateway_link(&nl, "eth0", index, true);
     netlink_close(&nl);
     return r;
 }
 
-static int wire(struct sandbox *sb, struct err *e)
+static int wire(const struct oci *o, struct sandbox *sb, struct err *e)
 {
     sb->inner_fd = netns_make(e);
     if (sb->inner_fd < 0) {
         return -1;
     }
-    struct wiring w = {.inner_fd = sb->inner_fd};
+    struct wiring w = {.inner_fd = sb->inner_fd, .ipv6 = network_has_ipv6(o->net)};
     int r = netns_run(sb->net.ns_fd, wire_gateway, &w);
     r = r < 0 ? r : netns_run(sb->inner_fd, wire_sandbox, &w);
     return r < 0 ? err_sys(e, r, "connect the sandbox to its gateway") : 0;
@@ -229,7 +234,7 @@ int gateway_make(struct oci *o, struct sandbox *sb, const struct runtime_spec *s
     struct cgroup_join cg = {0};
     uid_t uid;
     sb->net.once = true; /* rules and forwarding stay in it */
-    if (group_name(spec->id, group, e) < 0 || wire(sb, e) < 0 ||
+    if (group_name(spec->id, group, e) < 0 || wire(o, sb, e) < 0 ||
         state_dir_make(o, sb, dir_fd, &uid, e) < 0 || cgroup_make(&o->cg, group, &limits, e) < 0 ||
         cgroup_join_open(&o->cg, group, &cg, e) < 0) {
         return err_wrap(e, "egress gateway");

@@ -316,6 +316,44 @@ int route_add_default(struct netlink *n, int index, uint32_t gateway_be)
     return transact(n, &q, NULL, NULL);
 }
 
+static int addr6_change(struct netlink *n, uint16_t type, uint16_t flags, int index,
+                        const uint8_t ip[16], uint8_t prefix_len)
+{
+    struct request q;
+    struct ifaddrmsg *m = request_init(&q, type, flags, sizeof(*m));
+    m->ifa_family = AF_INET6;
+    m->ifa_prefixlen = prefix_len;
+    m->ifa_flags = IFA_F_NODAD;
+    m->ifa_index = (uint32_t)index;
+    put_attr(&q, IFA_LOCAL, ip, 16);
+    put_attr(&q, IFA_ADDRESS, ip, 16);
+    return transact(n, &q, NULL, NULL);
+}
+
+int addr6_add(struct netlink *n, int index, const uint8_t ip[16], uint8_t prefix_len)
+{
+    return addr6_change(n, RTM_NEWADDR, NLM_F_CREATE | NLM_F_EXCL, index, ip, prefix_len);
+}
+
+int addr6_del(struct netlink *n, int index, const uint8_t ip[16], uint8_t prefix_len)
+{
+    return addr6_change(n, RTM_DELADDR, 0, index, ip, prefix_len);
+}
+
+int route6_add_default(struct netlink *n, int index, const uint8_t gateway[16])
+{
+    struct request q;
+    struct rtmsg *m = request_init(&q, RTM_NEWROUTE, NLM_F_CREATE | NLM_F_EXCL, sizeof(*m));
+    m->rtm_family = AF_INET6;
+    m->rtm_table = RT_TABLE_MAIN;
+    m->rtm_protocol = RTPROT_BOOT;
+    m->rtm_scope = RT_SCOPE_UNIVERSE;
+    m->rtm_type = RTN_UNICAST;
+    put_attr(&q, RTA_GATEWAY, gateway, 16);
+    put_u32(&q, RTA_OIF, (uint32_t)index);
+    return transact(n, &q, NULL, NULL);
+}
+
 struct port_walk {
     int bridge_index;
     void (*fn)(const char *name, void *arg);

@@ -37,6 +37,10 @@ int link_enslave_isolated(struct netlink *n, int index, int bridge_index);
 int link_counters(struct netlink *n, const char *name, struct link_counters *ret);
 int addr_add(struct netlink *n, int index, uint32_t ip_be, uint8_t prefix_len);
 int addr_del(struct netlink *n, int index, uint32_t ip_be, uint8_t prefix_len);
+/* IPv6; an address is usable at once, without asking whether somebody has it. */
+int addr6_add(struct netlink *n, int index, const uint8_t ip[16], uint8_t prefix_len);
+int addr6_del(struct netlink *n, int index, const uint8_t ip[16], uint8_t prefix_len);
+int route6_add_default(struct netlink *n, int index, const uint8_t gateway[16]);
 int route_add_default(struct netlink *n, int index, uint32_t gateway_be);
 /* Calls fn with the name of every link whose master is `bridge_index`. */
 int link_each_port(struct netlink *n, int bridge_index, void (*fn)(const char *name, void *arg),

@@ -14,7 +14,8 @@
 #include "base/str.h"
 #include "server/runtime/oci/netlink.h"
 
-/* Low ports and ping for everybody inside, instead of capabilities. No IPv6 but on loopback. */
+/* Low ports and ping for everybody inside, instead of capabilities. No IPv6 but on loopback, until
+ * a link is told to have it. */
 static const struct {
     const char *path, *value;
     bool optional;

@@ -18,6 +18,7 @@
 #include "base/num.h"
 #include "server/runtime/oci/idrange.h"
 #include "server/runtime/oci/limits.h"
+#include "server/runtime/oci/net6.h"
 #include "server/runtime/oci/netns.h"
 #include "server/runtime/oci/nft.h"
 #include "server/runtime/oci/resolv.h"
@@ -40,6 +41,7 @@ struct network {
     uint32_t mtu;
     uint32_t gateway; /* host byte order */
     uint8_t bits;
+    struct net6 v6;
     struct idrange addrs; /* one "range" of one address each */
     struct idrange names; /* numbers in the names of the host's ends */
     struct ip resolvers[OCI_RESOLVERS_MAX];
@@ -57,6 +59,11 @@ void network_ip_format(uint32_t ip, char out[16])
 bool network_is_off(const struct network *n)
 {
     return n->off;
+}
+
+bool network_has_ipv6(const struct network *n)
+{
+    return !n->off && n->v6.on;
 }
 
 /* The device of the default route, for its MTU: packets must fit through the narrowest hop we know.
@@ -107,7 +114,7 @@ static int subnet_init(struct network *n, const struct config_oci *cfg, struct c
     return idrange_init(&n->names, 1, 1, 65535, e);
 }
 
-static int bridge_init(struct network *n, struct err *e)
+static int bridge_init(struct network *n, const struct config_oci *cfg, struct err *e)
 {
     int r = netlink_open(&n->host);
     if (r < 0) {
@@ -124,12 +131,12 @@ static int bridge_init(struct network *n, struct err *e)
     if (n->bridge_index < 0) {
         return err_sys(e, n->bridge_index, "bridge %s", n->bridge);
     }
-    char path[128];
-    (void)snprintf(path, sizeof(path), "/proc/sys/net/ipv6/conf/%s/disable_ipv6", n->bridge);
-    (void)file_write(AT_FDCWD, path, STR("1")); /* missing where there is no IPv6 at all */
     r = addr_add(&n->host, n->bridge_index, htonl(n->gateway), n->bits);
     if (r < 0 && r != -EEXIST) {
         return err_sys(e, r, "address of the bridge %s", n->bridge);
+    }
+    if (net6_bridge(&n->v6, cfg->ipv6, &n->host, n->bridge, n->bridge_index, n->gateway, e) < 0) {
+        return -1;
     }
     r = link_up(&n->host, n->bridge_index);
     if (r < 0) {
@@ -165,6 +172,7 @@ static int rules_init(struct network *n, const struct config_oci *cfg, const str
         .table = cfg->nft_table,
         .bridge = n->bridge,
         .subnet = *subnet,
+        .subnet6 = n->v6.on ? &n->v6.prefix : NULL,
         .blocked = &cfg->blocked_networks,
         .allowed = &cfg->allowed_networks,
         .resolvers = n->resolvers,
@@ -190,9 +198,10 @@ struct network *network_new(const struct config_oci *cfg, struct err *e)
     /* With a user namespace nothing inside can have changed the network namespace. */
     n->recycle = cfg->user_namespace;
     (void)snprintf(n->bridge, sizeof(n->bridge), "%s", cfg->bridge);
-    if (!n->off && (strlen(cfg->bridge) > LINK_NAME_MAX - 1 - 6 ||
-                    subnet_init(n, cfg, &subnet, e) < 0 || resolvers_init(n, cfg, e) < 0 ||
-                    rules_init(n, cfg, &subnet, e) < 0 || bridge_init(n, e) < 0)) {
+    if (!n->off &&
+        (strlen(cfg->bridge) > LINK_NAME_MAX - 1 - 6 || subnet_init(n, cfg, &subnet, e) < 0 ||
+         resolvers_init(n, cfg, e) < 0 || net6_init(&n->v6, cfg->ipv6, &subnet, e) < 0 ||
+         rules_init(n, cfg, &subnet, e) < 0 || bridge_init(n, cfg, e) < 0)) {
         if (strlen(cfg->bridge) > LINK_NAME_MAX - 1 - 6) {
             (void)err_set(e, ERR_INVALID, "[oci].bridge: at most %d characters",
                           LINK_NAME_MAX - 1 - 6);
@@ -330,6 +339,12 @@ static int address_set(void *arg)
     }
     if (r == 0) {
         r = route_add_default(&nl, eth, htonl(c->net->gateway));
+    }
+    if (r == 0 && c->net->v6.on) {
+        const struct net6 *v6 = &c->net->v6;
+        struct ip old = net6_addr(v6, c->old_ip), new = net6_addr(v6, c->new_ip),
+                  via = net6_addr(v6, c->net->gateway);
+        r = net6_link(&nl, "eth0", eth, c->old_ip ? &old : NULL, &new, &via);
     }
     netlink_close(&nl);
     return r;

@@ -12,6 +12,7 @@ struct nft_rules {
     const char *table;
     const char *bridge;
     struct cidr subnet;
+    const struct cidr *subnet6;     /* NULL: no IPv6 */
     const struct str_list *blocked; /* beside the built-in ones; checked CIDRs */
     const struct str_list *allowed; /* exempt from all of them */
     const struct ip *resolvers;     /* reachable on port 53 wherever they are */
