@@ -54,8 +54,9 @@ def install(name, make):
 def must(cmd, **kw):
     r = subprocess.run(cmd, capture_output=True, text=True, stdin=subprocess.DEVNULL, **kw)
     if r.returncode != 0:
-        lines = [line for line in (r.stderr + r.stdout).splitlines() if re.search(r"error|refused|found|forbidden", line, re.I)]
-        raise Unavailable(plain((lines or (r.stderr + r.stdout).splitlines() or ["no answer"])[-1])[:300])
+        said = [line for line in (r.stderr + r.stdout).splitlines() if line.strip()]
+        told = [line for line in said if re.search(r"could not|not be found|not available|no matching|refused|forbidden", line, re.I)]
+        raise Unavailable(plain((told or said or ["no answer"])[0])[:300])
     return r.stdout
 
 
