@@ -45,6 +45,10 @@ struct io_child_opts {
     uint64_t max_fds;    /* soft limit of descriptors, when ours is raised; 0: inherit */
     int netns_fd;        /* > 0: setns before exec */
     uint64_t timeout_ms; /* 0: none; at the deadline the whole group is killed */
+    /* io_child_run() only, or NULL: asked every IO_CHILD_ASK_MS; true kills the group, and the run
+     * fails with ECANCELED. */
+    bool (*cancelled)(void *arg);
+    void *cancel_arg;
 };
 
 enum io_child_end { IO_CHILD_EXITED, IO_CHILD_SIGNALED, IO_CHILD_TIMEOUT };

@@ -17,8 +17,8 @@ struct run {
     struct spawn_plan plan;
     struct proc proc;
     struct buf *bufs[3]; /* by descriptor; NULL: thrown away */
-    uint64_t deadline_ms;
-    bool timed_out;
+    uint64_t deadline_ms, asked_ms;
+    bool timed_out, cancelled;
 };
 
 static void keep(struct buf *b, const char *p, size_t n)
@@ -56,7 +56,9 @@ static void close_pipe(struct run *r, int i)
 
 static int wait_ms(struct run *r)
 {
-    int longest = r->proc.pidfd < 0 ? NO_PIDFD_POLL_MS : -1;
+    int longest = r->proc.pidfd < 0                       ? NO_PIDFD_POLL_MS
+                  : r->plan.o->cancelled && !r->cancelled ? IO_CHILD_ASK_MS
+                                                          : -1;
 
     if (!r->deadline_ms || r->timed_out) {
         return longest;
@@ -71,6 +73,21 @@ static void check_deadline(struct run *r)
 {
     if (r->deadline_ms && !r->timed_out && clock_mono_ms() >= r->deadline_ms) {
         r->timed_out = true;
+        proc_kill(&r->proc);
+    }
+}
+
+static void check_cancel(struct run *r)
+{
+    const struct io_child_opts *o = r->plan.o;
+    uint64_t now = o->cancelled ? clock_mono_ms() : 0;
+
+    if (!o->cancelled || r->cancelled || now - r->asked_ms < IO_CHILD_ASK_MS) {
+        return;
+    }
+    r->asked_ms = now;
+    if (o->cancelled(o->cancel_arg)) {
+        r->cancelled = true;
         proc_kill(&r->proc);
     }
 }
@@ -96,6 +113,7 @@ static void attend(struct run *r)
             return;
         }
         check_deadline(r);
+        check_cancel(r);
     }
 }
 
@@ -123,6 +141,7 @@ int io_child_run(const struct io_child_opts *o, struct buf *out, struct buf *err
         close_pipe(&r, 0);
     }
     r.deadline_ms = o->timeout_ms ? clock_mono_ms() + o->timeout_ms : 0;
+    r.asked_ms = clock_mono_ms();
     attend(&r);
     *ret = r.proc.st;
     if (r.timed_out && ret->end == IO_CHILD_SIGNALED) {
@@ -130,5 +149,5 @@ int io_child_run(const struct io_child_opts *o, struct buf *out, struct buf *err
     }
     proc_done(&r.proc);
     spawn_plan_done(&r.plan);
-    return 0;
+    return r.cancelled ? err_sys(e, ECANCELED, "%s", o->path) : 0;
 }

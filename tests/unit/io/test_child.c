@@ -653,6 +653,35 @@ static void test_blocking_run(void **state)
     buf_done(&err);
 }
 
+struct doubt {
+    unsigned n_asked;
+};
+
+static bool third_time(void *arg)
+{
+    struct doubt *d = arg;
+
+    return ++d->n_asked == 3;
+}
+
+static void test_cancelled_run(void **state)
+{
+    struct doubt d = {0};
+    struct io_child_status st;
+    struct err e = {0};
+    struct io_child_opts o = {"sh", SH("sleep 1000"), OUT_PIPE, .cancelled = third_time,
+                              .cancel_arg = &d};
+
+    (void)state;
+    assert_int_equal(io_child_run(&o, NULL, NULL, &st, &e), -1);
+    assert_int_equal(e.sys, ECANCELED);
+    assert_int_equal(d.n_asked, 3); /* and not any more */
+    o.argv = SH("exit 3");
+    d.n_asked = 100;
+    assert_int_equal(io_child_run(&o, NULL, NULL, &st, &e), 0);
+    assert_int_equal(st.code, 3);
+}
+
 int main(void)
 {
     static const unsigned ways[] = {
@@ -689,6 +718,7 @@ int main(void)
         T(test_threads_and_reaper),
         T(test_loop_free_lets_go),
         T(test_blocking_run),
+        T(test_cancelled_run),
     };
     const struct CMUnitTest many[] = {T(test_a_thousand_children)};
     int failed = 0;

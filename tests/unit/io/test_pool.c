@@ -47,6 +47,73 @@ static void test_full_queue_is_an_answer(void **state)
     (void)sem_destroy(&entered);
 }
 
+struct turn {
+    unsigned n, *next, *n_wrong;
+};
+
+static void in_turn(void *arg)
+{
+    struct turn *t = arg;
+
+    *t->n_wrong += t->n != (*t->next)++;
+}
+
+/* The queue grows with what is in it, and keeps the order also when it has gone round before. */
+static void test_queue_grows_in_order(void **state)
+{
+    enum { N = 1000 };
+    static struct turn turns[N];
+    struct io_pool *p = io_pool_new("grows", 1, N);
+    unsigned next = 0, n_wrong = 0;
+
+    (void)state;
+    assert_int_equal(sem_init(&gate, 0, 0), 0);
+    assert_int_equal(sem_init(&entered, 0, 0), 0);
+    for (unsigned done = 0, lot = 10; done < N; lot = MIN(lot * 4, N - done)) {
+        assert_int_equal(io_pool_submit(p, wait_at_gate, NULL), 0);
+        (void)sem_wait(&entered);
+        for (unsigned i = 0; i < lot; i++, done++) {
+            turns[done] = (struct turn){done, &next, &n_wrong};
+            assert_int_equal(io_pool_submit(p, in_turn, &turns[done]), 0);
+        }
+        assert_int_equal(io_pool_queued(p), lot);
+        (void)sem_post(&gate);
+    }
+    io_pool_free(p);
+    assert_int_equal(next, N);
+    assert_int_equal(n_wrong, 0);
+    (void)sem_destroy(&gate);
+    (void)sem_destroy(&entered);
+}
+
+/* All threads that the pool may have work at once, however they come into being. */
+static void test_threads_come_with_the_work(void **state)
+{
+    enum { N = 8 };
+    struct io_pool *p = io_pool_new("threads", N, 100);
+
+    (void)state;
+    assert_int_equal(sem_init(&gate, 0, 0), 0);
+    assert_int_equal(sem_init(&entered, 0, 0), 0);
+    atomic_store(&n_done, 0);
+    for (int i = 0; i < N; i++) {
+        assert_int_equal(io_pool_submit(p, wait_at_gate, NULL), 0);
+    }
+    for (int i = 0; i < N; i++) {
+        (void)sem_wait(&entered); /* nobody has left: they are N threads */
+    }
+    assert_int_equal(io_pool_busy(p), N);
+    assert_int_equal(io_pool_submit(p, count, NULL), 0); /* and no more */
+    assert_int_equal(io_pool_queued(p), 1);
+    for (int i = 0; i < N; i++) {
+        (void)sem_post(&gate);
+    }
+    io_pool_free(p);
+    assert_int_equal(atomic_load(&n_done), N + 1);
+    (void)sem_destroy(&gate);
+    (void)sem_destroy(&entered);
+}
+
 struct closing {
     struct io_pool *p;
     int r;
@@ -120,6 +187,8 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_full_queue_is_an_answer),
+        cmocka_unit_test(test_queue_grows_in_order),
+        cmocka_unit_test(test_threads_come_with_the_work),
         cmocka_unit_test(test_submit_while_closing),
         cmocka_unit_test(test_results_come_back_by_post),
     };
