@@ -7,13 +7,14 @@
 #define IMAGE_CHUNK (128u << 10)        /* bytes of an exported image on their way */
 #define IMAGE_IMPORT_MAX (256ull << 30) /* bytes of an archive to be imported */
 #define PROGRESS_INTERVAL_MS 250u       /* between two updates of what a create shows of a pull */
-#define CONFIG_FILE_MAX (1u << 20)      /* bytes of the configuration file */
-#define CREATE_BODY_MAX (1u << 20)      /* bytes of a create request: 413 */
-#define API_BODY_MAX (1u << 20)         /* bytes of any other request: 413 */
-#define CREATE_ENV_MAX 1024u            /* environment entries of one sandbox */
-#define CREATE_METADATA_MAX 256u        /* metadata entries of one sandbox */
-#define CREATE_ENTRYPOINT_MAX 1024u     /* arguments of one entrypoint */
-#define CREATE_VOLUMES_MAX 64u          /* volumes of one sandbox */
+#define MALLOC_MAP_BYTES (128 << 10) /* buffers from this size on go back to the system at once */
+#define CONFIG_FILE_MAX (1u << 20)   /* bytes of the configuration file */
+#define CREATE_BODY_MAX (1u << 20)   /* bytes of a create request: 413 */
+#define API_BODY_MAX (1u << 20)      /* bytes of any other request: 413 */
+#define CREATE_ENV_MAX 1024u         /* environment entries of one sandbox */
+#define CREATE_METADATA_MAX 256u     /* metadata entries of one sandbox */
+#define CREATE_ENTRYPOINT_MAX 1024u  /* arguments of one entrypoint */
+#define CREATE_VOLUMES_MAX 64u       /* volumes of one sandbox */
 #define CREATE_SPEC_MAX                                                                            \
     (256u << 10)                 /* bytes of environment and entrypoint together: E2BIG inside */
 #define IDEMPOTENCY_KEY_MAX 255u /* bytes of an Idempotency-Key */

@@ -13,6 +13,7 @@
 #include "base/log.h"
 #include "base/must.h"
 #include "server/app_run.h"
+#include "server/limits.h"
 
 DEFINE_CLEANUP(struct config *, config_unref)
 
@@ -187,6 +188,10 @@ int main(int argc, char **argv)
 {
     /* Worker threads share two arenas: one each would cost a megabyte a thread. */
     (void)mallopt(M_ARENA_MAX, 2);
+    /* A fixed border. The C library would raise it to 2 MB with the first batch of rules that is
+     * freed, and from then on keep every buffer of that size in the heap. */
+    (void)mallopt(M_MMAP_THRESHOLD, MALLOC_MAP_BYTES);
+    (void)mallopt(M_TRIM_THRESHOLD, MALLOC_MAP_BYTES);
     (void)signal(SIGPIPE, SIG_IGN);
     if (argc > 1 && !strcmp(argv[1], "init-config")) {
         return init_config(argc - 1, argv + 1);

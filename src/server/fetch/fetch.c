@@ -3,9 +3,7 @@
 #include "server/fetch/fetch.h"
 
 #include <arpa/inet.h>
-#include <curl/curl.h>
 #include <errno.h>
-#include <pthread.h>
 #include <stdio.h>
 #include <sys/socket.h>
 #include <unistd.h>
@@ -15,12 +13,13 @@
 #include "base/must.h"
 #include "net/cidr.h"
 #include "net/http_head.h"
+#include "server/fetch/libcurl.h"
 
 #define MAX_HEAD (64u << 10)
 #define DEFAULT_BODY (4u << 20)
 
 struct fetch {
-    CURL *curl;
+    CURL *curl; /* from the first request on */
 };
 
 /* State of one request. */
@@ -34,27 +33,31 @@ struct transfer {
     bool refused;      /* an address was not allowed */
 };
 
-static void global_init(void)
-{
-    must(curl_global_init(CURL_GLOBAL_DEFAULT) == CURLE_OK);
-}
-
 struct fetch *fetch_new(void)
 {
-    static pthread_once_t once = PTHREAD_ONCE_INIT;
-    (void)pthread_once(&once, global_init);
-    struct fetch *f = NEW(struct fetch);
-    f->curl = curl_easy_init();
-    must(f->curl);
-    return f;
+    return NEW(struct fetch);
 }
 
 void fetch_free(struct fetch *f)
 {
     if (f) {
-        curl_easy_cleanup(f->curl);
+        if (f->curl) {
+            libcurl.easy_cleanup(f->curl);
+        }
         free(f);
     }
+}
+
+static int open_handle(struct fetch *f, struct err *e)
+{
+    if (!f->curl) {
+        if (libcurl_load(e) < 0) {
+            return -1;
+        }
+        f->curl = libcurl.easy_init();
+        must(f->curl);
+    }
+    return 0;
 }
 
 void fetch_resp_done(struct fetch_resp *resp)
@@ -79,7 +82,7 @@ static size_t on_body(char *p, size_t size, size_t n, void *arg)
 {
     struct transfer *t = arg;
     long status = 0;
-    (void)curl_easy_getinfo(t->curl, CURLINFO_RESPONSE_CODE, &status);
+    (void)libcurl.easy_getinfo(t->curl, CURLINFO_RESPONSE_CODE, &status);
     int r = t->o->on_data && status >= 200 && status < 300
                 ? t->o->on_data(str_n(p, size * n), t->o->arg)
                 : buf_add(&t->resp->body, p, size * n);
@@ -150,90 +153,90 @@ static curl_socket_t on_socket(void *arg, curlsocktype purpose, struct curl_sock
 static void set_tls(CURL *c, const struct fetch_opts *o)
 {
     if (o->ca_file) {
-        curl_easy_setopt(c, CURLOPT_CAINFO, o->ca_file);
+        libcurl.easy_setopt(c, CURLOPT_CAINFO, o->ca_file);
     }
     if (o->cert_file) {
-        curl_easy_setopt(c, CURLOPT_SSLCERT, o->cert_file);
-        curl_easy_setopt(c, CURLOPT_SSLKEY, o->key_file);
+        libcurl.easy_setopt(c, CURLOPT_SSLCERT, o->cert_file);
+        libcurl.easy_setopt(c, CURLOPT_SSLKEY, o->key_file);
     }
-    curl_easy_setopt(c, CURLOPT_SSL_VERIFYPEER, o->skip_verify ? 0L : 1L);
-    curl_easy_setopt(c, CURLOPT_SSL_VERIFYHOST, o->skip_verify ? 0L : 2L);
+    libcurl.easy_setopt(c, CURLOPT_SSL_VERIFYPEER, o->skip_verify ? 0L : 1L);
+    libcurl.easy_setopt(c, CURLOPT_SSL_VERIFYHOST, o->skip_verify ? 0L : 2L);
 }
 
 static void set_auth(CURL *c, const struct fetch_opts *o)
 {
     if (o->bearer) {
-        curl_easy_setopt(c, CURLOPT_HTTPAUTH, CURLAUTH_BEARER);
-        curl_easy_setopt(c, CURLOPT_XOAUTH2_BEARER, o->bearer);
+        libcurl.easy_setopt(c, CURLOPT_HTTPAUTH, CURLAUTH_BEARER);
+        libcurl.easy_setopt(c, CURLOPT_XOAUTH2_BEARER, o->bearer);
     } else if (o->user) {
-        curl_easy_setopt(c, CURLOPT_HTTPAUTH, CURLAUTH_BASIC);
-        curl_easy_setopt(c, CURLOPT_USERNAME, o->user);
-        curl_easy_setopt(c, CURLOPT_PASSWORD, o->password ? o->password : "");
+        libcurl.easy_setopt(c, CURLOPT_HTTPAUTH, CURLAUTH_BASIC);
+        libcurl.easy_setopt(c, CURLOPT_USERNAME, o->user);
+        libcurl.easy_setopt(c, CURLOPT_PASSWORD, o->password ? o->password : "");
     }
 }
 
 static void set_body(CURL *c, const struct fetch_opts *o, struct transfer *t)
 {
     if (o->body_len > 0) {
-        curl_easy_setopt(c, CURLOPT_UPLOAD, 1L);
-        curl_easy_setopt(c, CURLOPT_INFILESIZE_LARGE, (curl_off_t)o->body_len);
-        curl_easy_setopt(c, CURLOPT_READFUNCTION, on_upload);
-        curl_easy_setopt(c, CURLOPT_READDATA, t);
-        curl_easy_setopt(c, CURLOPT_SEEKFUNCTION, on_rewind);
-        curl_easy_setopt(c, CURLOPT_SEEKDATA, t);
+        libcurl.easy_setopt(c, CURLOPT_UPLOAD, 1L);
+        libcurl.easy_setopt(c, CURLOPT_INFILESIZE_LARGE, (curl_off_t)o->body_len);
+        libcurl.easy_setopt(c, CURLOPT_READFUNCTION, on_upload);
+        libcurl.easy_setopt(c, CURLOPT_READDATA, t);
+        libcurl.easy_setopt(c, CURLOPT_SEEKFUNCTION, on_rewind);
+        libcurl.easy_setopt(c, CURLOPT_SEEKDATA, t);
     } else if (o->body.p ||
                (o->method && (strcmp(o->method, "POST") == 0 || strcmp(o->method, "PUT") == 0))) {
-        curl_easy_setopt(c, CURLOPT_POST, 1L);
-        curl_easy_setopt(c, CURLOPT_POSTFIELDSIZE_LARGE, (curl_off_t)o->body.n);
-        curl_easy_setopt(c, CURLOPT_POSTFIELDS, o->body.p ? o->body.p : "");
+        libcurl.easy_setopt(c, CURLOPT_POST, 1L);
+        libcurl.easy_setopt(c, CURLOPT_POSTFIELDSIZE_LARGE, (curl_off_t)o->body.n);
+        libcurl.easy_setopt(c, CURLOPT_POSTFIELDS, o->body.p ? o->body.p : "");
     }
     if (o->method && strcmp(o->method, "HEAD") == 0) {
-        curl_easy_setopt(c, CURLOPT_NOBODY, 1L);
+        libcurl.easy_setopt(c, CURLOPT_NOBODY, 1L);
     } else if (o->method) {
-        curl_easy_setopt(c, CURLOPT_CUSTOMREQUEST, o->method);
+        libcurl.easy_setopt(c, CURLOPT_CUSTOMREQUEST, o->method);
     }
 }
 
 static void set_transport(CURL *c, const struct fetch_opts *o, struct transfer *t)
 {
     bool https = strncmp(o->url, "https:", 6) == 0;
-    curl_easy_setopt(c, CURLOPT_URL, o->url);
-    curl_easy_setopt(c, CURLOPT_PROTOCOLS_STR, "http,https");
-    curl_easy_setopt(c, CURLOPT_REDIR_PROTOCOLS_STR, https ? "https" : "http,https");
-    curl_easy_setopt(c, CURLOPT_FOLLOWLOCATION, o->follow ? 1L : 0L);
-    curl_easy_setopt(c, CURLOPT_MAXREDIRS, 5L);
-    curl_easy_setopt(c, CURLOPT_NOSIGNAL, 1L);
-    curl_easy_setopt(c, CURLOPT_CONNECTTIMEOUT_MS,
-                     (long)(o->connect_timeout_ms ? o->connect_timeout_ms : 15000));
-    curl_easy_setopt(c, CURLOPT_TIMEOUT_MS, (long)o->total_timeout_ms);
+    libcurl.easy_setopt(c, CURLOPT_URL, o->url);
+    libcurl.easy_setopt(c, CURLOPT_PROTOCOLS_STR, "http,https");
+    libcurl.easy_setopt(c, CURLOPT_REDIR_PROTOCOLS_STR, https ? "https" : "http,https");
+    libcurl.easy_setopt(c, CURLOPT_FOLLOWLOCATION, o->follow ? 1L : 0L);
+    libcurl.easy_setopt(c, CURLOPT_MAXREDIRS, 5L);
+    libcurl.easy_setopt(c, CURLOPT_NOSIGNAL, 1L);
+    libcurl.easy_setopt(c, CURLOPT_CONNECTTIMEOUT_MS,
+                        (long)(o->connect_timeout_ms ? o->connect_timeout_ms : 15000));
+    libcurl.easy_setopt(c, CURLOPT_TIMEOUT_MS, (long)o->total_timeout_ms);
     if (o->stall_seconds) {
-        curl_easy_setopt(c, CURLOPT_LOW_SPEED_LIMIT, 1024L);
-        curl_easy_setopt(c, CURLOPT_LOW_SPEED_TIME, (long)o->stall_seconds);
+        libcurl.easy_setopt(c, CURLOPT_LOW_SPEED_LIMIT, 1024L);
+        libcurl.easy_setopt(c, CURLOPT_LOW_SPEED_TIME, (long)o->stall_seconds);
     }
     if (o->no_proxy) {
-        curl_easy_setopt(c, CURLOPT_NOPROXY, "*");
+        libcurl.easy_setopt(c, CURLOPT_NOPROXY, "*");
     }
     if (o->unix_socket) {
-        curl_easy_setopt(c, CURLOPT_UNIX_SOCKET_PATH, o->unix_socket);
+        libcurl.easy_setopt(c, CURLOPT_UNIX_SOCKET_PATH, o->unix_socket);
     } else {
-        curl_easy_setopt(c, CURLOPT_OPENSOCKETFUNCTION, on_socket);
-        curl_easy_setopt(c, CURLOPT_OPENSOCKETDATA, t);
+        libcurl.easy_setopt(c, CURLOPT_OPENSOCKETFUNCTION, on_socket);
+        libcurl.easy_setopt(c, CURLOPT_OPENSOCKETDATA, t);
     }
     if (o->resume_from) {
-        curl_easy_setopt(c, CURLOPT_RESUME_FROM_LARGE, (curl_off_t)o->resume_from);
+        libcurl.easy_setopt(c, CURLOPT_RESUME_FROM_LARGE, (curl_off_t)o->resume_from);
     }
-    curl_easy_setopt(c, CURLOPT_BUFFERSIZE, 256L << 10);
+    libcurl.easy_setopt(c, CURLOPT_BUFFERSIZE, 256L << 10);
 }
 
 static void set_callbacks(CURL *c, struct transfer *t)
 {
-    curl_easy_setopt(c, CURLOPT_HEADERFUNCTION, on_header);
-    curl_easy_setopt(c, CURLOPT_HEADERDATA, t);
-    curl_easy_setopt(c, CURLOPT_WRITEFUNCTION, on_body);
-    curl_easy_setopt(c, CURLOPT_WRITEDATA, t);
-    curl_easy_setopt(c, CURLOPT_NOPROGRESS, 0L);
-    curl_easy_setopt(c, CURLOPT_XFERINFOFUNCTION, on_progress);
-    curl_easy_setopt(c, CURLOPT_XFERINFODATA, t);
+    libcurl.easy_setopt(c, CURLOPT_HEADERFUNCTION, on_header);
+    libcurl.easy_setopt(c, CURLOPT_HEADERDATA, t);
+    libcurl.easy_setopt(c, CURLOPT_WRITEFUNCTION, on_body);
+    libcurl.easy_setopt(c, CURLOPT_WRITEDATA, t);
+    libcurl.easy_setopt(c, CURLOPT_NOPROGRESS, 0L);
+    libcurl.easy_setopt(c, CURLOPT_XFERINFOFUNCTION, on_progress);
+    libcurl.easy_setopt(c, CURLOPT_XFERINFODATA, t);
 }
 
 static int transport_error(const struct transfer *t, CURLcode r, const char *text, struct err *e)
@@ -251,7 +254,7 @@ static int transport_error(const struct transfer *t, CURLcode r, const char *tex
     if (r == CURLE_ABORTED_BY_CALLBACK) {
         return err_sys(e, ECANCELED, "%s", t->o->url);
     }
-    const char *why = text[0] ? text : curl_easy_strerror(r);
+    const char *why = text[0] ? text : libcurl.easy_strerror(r);
     if (r == CURLE_RANGE_ERROR) {
         (void)err_set(e, ERR_UNAVAILABLE, "%s: the server cannot resume", t->o->url);
         e->sys = ERANGE;
@@ -263,37 +266,40 @@ static int transport_error(const struct transfer *t, CURLcode r, const char *tex
 
 int fetch_do(struct fetch *f, const struct fetch_opts *o, struct fetch_resp *resp, struct err *e)
 {
-    CURL *c = f->curl;
-    struct transfer t = {.o = o, .resp = resp, .curl = c, .asked_ms = clock_mono_ms()};
     struct curl_slist *headers = NULL;
     char text[CURL_ERROR_SIZE] = "";
 
     *resp = (struct fetch_resp){.body = BUF_INIT(o->max_body ? o->max_body : DEFAULT_BODY),
                                 .head = BUF_INIT(MAX_HEAD)};
-    curl_easy_reset(c); /* options only: live connections stay */
+    if (open_handle(f, e) < 0) {
+        return -1;
+    }
+    CURL *c = f->curl;
+    struct transfer t = {.o = o, .resp = resp, .curl = c, .asked_ms = clock_mono_ms()};
+    libcurl.easy_reset(c); /* options only: live connections stay */
     set_transport(c, o, &t);
     set_tls(c, o);
     set_auth(c, o);
     set_body(c, o, &t);
     set_callbacks(c, &t);
     for (size_t i = 0; i < FETCH_MAX_HEADERS && o->headers[i]; i++) {
-        headers = curl_slist_append(headers, o->headers[i]);
+        headers = libcurl.slist_append(headers, o->headers[i]);
     }
-    headers = curl_slist_append(headers, "Expect:");
-    curl_easy_setopt(c, CURLOPT_HTTPHEADER, headers);
-    curl_easy_setopt(c, CURLOPT_USERAGENT, "opensandbox/" OSB_VERSION);
-    curl_easy_setopt(c, CURLOPT_ERRORBUFFER, text);
+    headers = libcurl.slist_append(headers, "Expect:");
+    libcurl.easy_setopt(c, CURLOPT_HTTPHEADER, headers);
+    libcurl.easy_setopt(c, CURLOPT_USERAGENT, "opensandbox/" OSB_VERSION);
+    libcurl.easy_setopt(c, CURLOPT_ERRORBUFFER, text);
 
-    CURLcode r = curl_easy_perform(c);
-    curl_slist_free_all(headers);
-    curl_easy_setopt(c, CURLOPT_ERRORBUFFER, NULL);
+    CURLcode r = libcurl.easy_perform(c);
+    libcurl.slist_free_all(headers);
+    libcurl.easy_setopt(c, CURLOPT_ERRORBUFFER, NULL);
     if (r != CURLE_OK) {
         return transport_error(&t, r, text, e);
     }
     long status = 0;
     char *url = NULL;
-    (void)curl_easy_getinfo(c, CURLINFO_RESPONSE_CODE, &status);
-    (void)curl_easy_getinfo(c, CURLINFO_EFFECTIVE_URL, &url);
+    (void)libcurl.easy_getinfo(c, CURLINFO_RESPONSE_CODE, &status);
+    (void)libcurl.easy_getinfo(c, CURLINFO_EFFECTIVE_URL, &url);
     resp->status = (int)status;
     resp->url = xstrdup(url ? url : o->url);
     return 0;

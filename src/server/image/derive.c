@@ -13,9 +13,9 @@
 #include "base/fd.h"
 #include "base/must.h"
 #include "server/image/internal.h"
+#include "server/image/layer.h"
 #include "server/image/limits.h"
 #include "server/image/tree.h"
-#include "server/image/unpack.h"
 
 struct image *image_clone(const struct image *img)
 {
@@ -113,11 +113,12 @@ struct image *image_derive_tar(struct image_store *s, const struct image_derive 
 {
     char temp[64];
     cleanup_close int root = -1;
-    struct unpack_stats st;
+    struct layer_result st;
     if (image_store_temp(s, temp, &root, e) < 0) {
         return NULL;
     }
-    if (layer_unpack(tar_fd, root, &st, e) < 0) {
+    struct layer_job job = {.program = s->layer_program, .archive_fd = tar_fd, .root_fd = root};
+    if (layer_job_unpack(&job, &st, e) < 0) {
         image_store_temp_remove(s, temp);
         return NULL;
     }
@@ -125,7 +126,7 @@ struct image *image_derive_tar(struct image_store *s, const struct image_derive 
     same.temp_name = temp;
     same.size = st.bytes;
     if (!same.layer_id) {
-        same.layer_id = st.diff_id + strlen("sha256:");
+        same.layer_id = st.digest + strlen("sha256:");
     }
     return image_derive(s, &same, e);
 }

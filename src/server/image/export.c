@@ -2,8 +2,6 @@
  * a tar archive, a config that names them, a manifest. The digests are therefore not those it was
  * pulled with; the content is. */
 
-#include <archive.h>
-#include <archive_entry.h>
 #include <errno.h>
 #include <fcntl.h>
 #include <stdio.h>
@@ -17,9 +15,10 @@
 #include "server/image/archive.h"
 #include "server/image/digest.h"
 #include "server/image/internal.h"
-#include "server/image/layer_tar.h"
+#include "server/image/layer.h"
 #include "server/image/limits.h"
 #include "server/image/registry.h"
+#include "server/image/ustar.h"
 
 #define MANIFEST_TYPE "application/vnd.oci.image.manifest.v1+json"
 #define CONFIG_TYPE "application/vnd.oci.image.config.v1+json"
@@ -31,7 +30,7 @@ struct pack {
     struct image_store *s;
     char temp[64];
     int dir_fd;
-    struct layer_tar layers[IMAGE_MAX_LAYERS];
+    struct layer_result layers[IMAGE_MAX_LAYERS];
     size_t n_layers;
     struct buf config, manifest;
     char config_digest[IMAGE_DIGEST_MAX], manifest_digest[IMAGE_DIGEST_MAX];
@@ -49,7 +48,7 @@ static void pack_done(struct pack *p)
 
 static int pack_layer(struct pack *p, const char *id, struct err *e)
 {
-    struct layer_tar *t = &p->layers[p->n_layers];
+    struct layer_result *t = &p->layers[p->n_layers];
     cleanup_close int root =
         openat(p->s->layers_fd, id, O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC);
     cleanup_close int fd =
@@ -57,7 +56,8 @@ static int pack_layer(struct pack *p, const char *id, struct err *e)
     if (root < 0 || fd < 0) {
         return err_sys(e, errno, "packing layer %s", id);
     }
-    if (layer_tar_write(root, fd, t, e) < 0) {
+    struct layer_job job = {.program = p->s->layer_program, .archive_fd = fd, .root_fd = root};
+    if (layer_job_pack(&job, t, e) < 0) {
         return -1;
     }
     if (renameat(p->dir_fd, "packing", p->dir_fd, t->digest) < 0) {
@@ -148,7 +148,7 @@ static void pack_manifest(struct pack *p)
     json_key(&o, "layers");
     json_arr_begin(&o);
     for (size_t i = 0; i < p->n_layers; i++) {
-        put_descriptor(&o, LAYER_TYPE, p->layers[i].digest, p->layers[i].size);
+        put_descriptor(&o, LAYER_TYPE, p->layers[i].digest, p->layers[i].bytes);
     }
     json_arr_end(&o);
     json_obj_end(&o);
@@ -178,49 +178,44 @@ static int pack_image(struct pack *p, struct image_store *s, const struct image 
 
 /* ---- export ---- */
 
-static la_ssize_t on_write(struct archive *a, void *arg, const void *data, size_t n)
+static int put_padding(int fd, uint64_t size)
 {
-    int r = fd_write_full(*(int *)arg, data, n);
-    if (r < 0) {
-        archive_set_error(a, -r, "writing the archive");
-        return -1;
-    }
-    return (la_ssize_t)n;
+    static const char zeros[USTAR_BLOCK];
+    return fd_write_full(fd, zeros, ustar_padding(size));
 }
 
-static int put_header(struct archive *a, const char *path, uint64_t size)
+static int put_header(int fd, const char *path, uint64_t size)
 {
-    struct archive_entry *ent = archive_entry_new();
-    archive_entry_set_pathname(ent, path);
-    archive_entry_set_filetype(ent, AE_IFREG);
-    archive_entry_set_perm(ent, 0644);
-    archive_entry_set_size(ent, (la_int64_t)size);
-    int r = archive_write_header(a, ent);
-    archive_entry_free(ent);
-    return r == ARCHIVE_OK ? 0 : -EIO;
+    char h[USTAR_BLOCK];
+    ustar_header(h, path, '0', 0644, size);
+    return fd_write_full(fd, h, sizeof(h));
 }
 
-static int put_text(struct archive *a, const char *path, struct str text)
+static int put_text(int fd, const char *path, struct str text)
 {
-    int r = put_header(a, path, text.n);
-    return r < 0 ? r : archive_write_data(a, text.p, text.n) == (la_ssize_t)text.n ? 0 : -EIO;
+    int r = put_header(fd, path, text.n);
+    r = r < 0 ? r : fd_write_full(fd, text.p, text.n);
+    return r < 0 ? r : put_padding(fd, text.n);
 }
 
-static int put_blob(struct archive *a, const struct pack *p, const struct layer_tar *t)
+static int put_blob(int out, const struct pack *p, const struct layer_result *t)
 {
     char path[128];
+    uint64_t done = 0;
     cleanup_free char *block = xmalloc(COPY_BLOCK);
     cleanup_close int fd = openat(p->dir_fd, t->digest, O_RDONLY | O_CLOEXEC);
     (void)snprintf(path, sizeof(path), "blobs/sha256/%s", t->digest + strlen("sha256:"));
-    int r = fd < 0 ? -errno : put_header(a, path, t->size);
+    int r = fd < 0 ? -errno : put_header(out, path, t->bytes);
     while (r == 0) {
         ssize_t n = read(fd, block, COPY_BLOCK);
         if (n == 0) {
             break;
         }
-        r = n < 0 ? -errno : archive_write_data(a, block, (size_t)n) == n ? 0 : -EIO;
+        done += n > 0 ? (uint64_t)n : 0;
+        r = n < 0 ? -errno : done > t->bytes ? -EIO : fd_write_full(out, block, (size_t)n);
     }
-    return r;
+    r = r == 0 && done != t->bytes ? -EIO : r; /* the header has said how long it is */
+    return r < 0 ? r : put_padding(out, t->bytes);
 }
 
 static void put_index(const struct pack *p, const char *name, struct buf *out)
@@ -249,28 +244,29 @@ static void put_index(const struct pack *p, const char *name, struct buf *out)
     json_obj_end(&o);
 }
 
-static int write_layout(const struct pack *p, const char *name, struct archive *a)
+static int write_layout(const struct pack *p, const char *name, int fd)
 {
+    static const char end[2 * USTAR_BLOCK];
     char path[128];
     cleanup_(buf_done) struct buf index = BUF_INIT(IMAGE_MAX_MANIFEST);
     put_index(p, name, &index);
-    int r = put_text(a, "oci-layout", STR("{\"imageLayoutVersion\":\"1.0.0\"}"));
+    int r = put_text(fd, "oci-layout", STR("{\"imageLayoutVersion\":\"1.0.0\"}"));
     if (r == 0) {
-        r = put_text(a, "index.json", buf_str(&index));
+        r = put_text(fd, "index.json", buf_str(&index));
     }
     if (r == 0) {
         (void)snprintf(path, sizeof(path), "blobs/sha256/%s",
                        p->manifest_digest + strlen("sha256:"));
-        r = put_text(a, path, buf_str(&p->manifest));
+        r = put_text(fd, path, buf_str(&p->manifest));
     }
     if (r == 0) {
         (void)snprintf(path, sizeof(path), "blobs/sha256/%s", p->config_digest + strlen("sha256:"));
-        r = put_text(a, path, buf_str(&p->config));
+        r = put_text(fd, path, buf_str(&p->config));
     }
     for (size_t i = 0; r == 0 && i < p->n_layers; i++) {
-        r = put_blob(a, p, &p->layers[i]);
+        r = put_blob(fd, p, &p->layers[i]);
     }
-    return r;
+    return r < 0 ? r : fd_write_full(fd, end, sizeof(end));
 }
 
 int image_export(struct image_store *s, const char *name, int fd, struct err *e)
@@ -282,18 +278,8 @@ int image_export(struct image_store *s, const char *name, int fd, struct err *e)
     }
     int r = pack_image(&p, s, img, e);
     if (r == 0) {
-        struct archive *a = archive_write_new();
-        must(a);
-        archive_write_set_format_ustar(a);
-        archive_write_set_bytes_in_last_block(a, 1);
-        bool ok = archive_write_open(a, &fd, NULL, on_write, NULL) == ARCHIVE_OK &&
-                  write_layout(&p, img->name, a) == 0;
-        ok = archive_write_close(a) == ARCHIVE_OK && ok;
-        if (!ok) {
-            r = err_set(e, ERR_IO, "exporting %s: %s", img->name,
-                        archive_error_string(a) ? archive_error_string(a) : "write failed");
-        }
-        archive_write_free(a);
+        int wrote = write_layout(&p, img->name, fd);
+        r = wrote < 0 ? err_sys(e, wrote, "exporting %s", img->name) : 0;
     }
     pack_done(&p);
     return r;
@@ -318,7 +304,7 @@ static int push_packed(struct registry *reg, const struct pack *p, const char *r
         if (fd < 0) {
             return err_sys(e, errno, "layer");
         }
-        if (registry_put_blob(reg, p->layers[i].digest, fd, p->layers[i].size, e) < 0) {
+        if (registry_put_blob(reg, p->layers[i].digest, fd, p->layers[i].bytes, e) < 0) {
             return -1;
         }
     }

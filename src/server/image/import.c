@@ -16,8 +16,8 @@
 #include "server/image/archive.h"
 #include "server/image/digest.h"
 #include "server/image/internal.h"
+#include "server/image/layer.h"
 #include "server/image/limits.h"
-#include "server/image/unpack.h"
 
 struct import {
     struct image_store *s;
@@ -73,7 +73,7 @@ static int set_name(struct import *im, const char *from_archive, struct err *e)
 static int import_layer(struct import *im, size_t i, const char *path, struct err *e)
 {
     char temp[64];
-    struct unpack_stats st;
+    struct layer_result st;
     const char *id = im->img->layers[i].id;
     if (image_store_has_layer(im->s, id)) {
         return 0;
@@ -86,8 +86,9 @@ static int import_layer(struct import *im, size_t i, const char *path, struct er
     if (image_store_temp(im->s, temp, &root, e) < 0) {
         return -1;
     }
-    int r = layer_unpack(fd, root, &st, e);
-    if (r == 0 && strcmp(st.diff_id + strlen("sha256:"), id) != 0) {
+    struct layer_job job = {.program = im->s->layer_program, .archive_fd = fd, .root_fd = root};
+    int r = layer_job_unpack(&job, &st, e);
+    if (r == 0 && strcmp(st.digest + strlen("sha256:"), id) != 0) {
         r = err_set(e, ERR_INVALID, "archive: layer %s is not the one its config names", path);
     }
     if (r < 0) {
@@ -207,7 +208,7 @@ static int import_oci(struct import *im, struct err *e)
 
 /* ---- plain root file system ---- */
 
-static int import_rootfs(struct import *im, const char *temp, const struct unpack_stats *st,
+static int import_rootfs(struct import *im, const char *temp, const struct layer_result *st,
                          struct err *e)
 {
     static const char *const signs[] = {"bin", "usr", "etc", "sbin", "lib"};
@@ -226,7 +227,7 @@ static int import_rootfs(struct import *im, const char *temp, const struct unpac
     }
     struct image *img = im->img;
     img->n_layers = 1;
-    (void)str_to_cstr(str_from(st->diff_id + strlen("sha256:")), img->layers[0].id, LAYER_ID_MAX);
+    (void)str_to_cstr(str_from(st->digest + strlen("sha256:")), img->layers[0].id, LAYER_ID_MAX);
     (void)snprintf(img->os, sizeof(img->os), "linux");
     (void)snprintf(img->arch, sizeof(img->arch), "%s", image_host_arch());
     img->env = xcalloc(2, sizeof(*img->env));
@@ -236,7 +237,7 @@ static int import_rootfs(struct import *im, const char *temp, const struct unpac
 
 /* ---- all ---- */
 
-static int import_unpacked(struct import *im, const char *temp, const struct unpack_stats *st,
+static int import_unpacked(struct import *im, const char *temp, const struct layer_result *st,
                            struct err *e)
 {
     if (has_file(im->dir_fd, "oci-layout") && has_file(im->dir_fd, "index.json")) {
@@ -251,7 +252,7 @@ static int import_unpacked(struct import *im, const char *temp, const struct unp
 struct image *image_import(struct image_store *s, int fd, const char *name, struct err *e)
 {
     char temp[64];
-    struct unpack_stats st;
+    struct layer_result st;
     struct import im = {.s = s, .dir_fd = -1, .name = name};
     if (image_store_temp(s, temp, &im.dir_fd, e) < 0) {
         return NULL;
@@ -259,7 +260,9 @@ struct image *image_import(struct image_store *s, int fd, const char *name, stru
     im.img = NEW(struct image);
     im.img->created_us = clock_wall_us();
     store_adding(s, 1);
-    int r = rootfs_unpack(fd, im.dir_fd, &st, e);
+    struct layer_job job = {
+        .program = s->layer_program, .archive_fd = fd, .root_fd = im.dir_fd, .plain = true};
+    int r = layer_job_unpack(&job, &st, e);
     FAULT_POINT("image.import.unpacked");
     if (r == 0) {
         r = import_unpacked(&im, temp, &st, e);

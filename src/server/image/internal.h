@@ -9,7 +9,7 @@
 #include "json/json.h"
 
 struct image_store {
-    char *dir, *docker_config;
+    char *dir, *docker_config, *layer_program;
     int dir_fd, refs_fd, layers_fd, tmp_fd, parts_fd;
     struct image_registry_conf *registries;
     size_t n_registries;

@@ -13,9 +13,9 @@
 #include "base/must.h"
 #include "server/image/digest.h"
 #include "server/image/internal.h"
+#include "server/image/layer.h"
 #include "server/image/limits.h"
 #include "server/image/registry.h"
-#include "server/image/unpack.h"
 
 /* A layer as the manifest names it; its diff id is in the image. */
 struct remote_layer {
@@ -211,18 +211,22 @@ static int install_layer(struct pull *pl, size_t i, int blob_fd, struct err *e)
 {
     char temp[64];
     cleanup_close int root = -1;
-    struct unpack_stats stats = {0};
+    struct layer_result stats = {0};
     struct image_layer *l = &pl->img->layers[i];
     report(pl, pl->layers[i].digest, "unpacking", 0, pl->layers[i].size);
     if (image_store_temp(pl->s, temp, &root, e) < 0) {
         return -1;
     }
-    int r = lseek(blob_fd, 0, SEEK_SET) < 0
-                ? err_sys(e, errno, "layer")
-                : layer_unpack_watched(blob_fd, root, unpack_cancelled, pl, &stats, e);
-    if (r == 0 && strcmp(stats.diff_id + strlen("sha256:"), l->id) != 0) {
+    struct layer_job job = {.program = pl->s->layer_program,
+                            .archive_fd = blob_fd,
+                            .root_fd = root,
+                            .cancelled = unpack_cancelled,
+                            .arg = pl};
+    int r = lseek(blob_fd, 0, SEEK_SET) < 0 ? err_sys(e, errno, "layer")
+                                            : layer_job_unpack(&job, &stats, e);
+    if (r == 0 && strcmp(stats.digest + strlen("sha256:"), l->id) != 0) {
         r = err_set(e, ERR_INVALID, "layer %s unpacks to %s, not to what the image config names",
-                    pl->layers[i].digest, stats.diff_id);
+                    pl->layers[i].digest, stats.digest);
     }
     FAULT_POINT("image.pull.unpacked");
     if (r < 0) {

@@ -20,6 +20,7 @@
 #include "base/rand.h"
 #include "server/image/digest.h"
 #include "server/image/internal.h"
+#include "server/image/layer.h"
 #include "server/image/limits.h"
 
 const char *image_host_arch(void)
@@ -68,12 +69,18 @@ struct image_store *image_store_open(const struct image_store_opts *o, struct er
     struct image_store *s = NEW(struct image_store);
     s->dir = xstrdup(o->dir);
     s->docker_config = o->docker_config ? xstrdup(o->docker_config) : NULL;
+    s->layer_program = o->layer_program ? xstrdup(o->layer_program) : layer_program_find();
     s->dir_fd = s->refs_fd = s->layers_fd = s->tmp_fd = s->parts_fd = -1;
     list_init(&s->flights);
     (void)pthread_mutex_init(&s->lock, NULL);
     (void)pthread_cond_init(&s->settled, NULL);
     copy_registries(s, o);
 
+    if (access(s->layer_program, X_OK) < 0) {
+        (void)err_sys(e, errno, "%s, which reads the layers of images", s->layer_program);
+        image_store_close(s);
+        return NULL;
+    }
     int r = dir_make(AT_FDCWD, s->dir, 0700);
     s->dir_fd = r < 0 ? r : open(s->dir, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
     if (s->dir_fd < 0) {
@@ -116,6 +123,7 @@ void image_store_close(struct image_store *s)
     map_done(&s->pins);
     (void)pthread_mutex_destroy(&s->lock);
     (void)pthread_cond_destroy(&s->settled);
+    free(s->layer_program);
     free(s->docker_config);
     free(s->dir);
     free(s);

@@ -56,6 +56,7 @@ struct image_registry_conf { /* per registry host, from the configuration */
 struct image_store_opts {
     const char *dir;
     const char *docker_config; /* path of a config.json with credentials, or NULL */
+    const char *layer_program; /* path of opensandbox-layer; NULL: the one that came along */
     const struct image_registry_conf *registries;
     size_t n_registries;
 };

@@ -21,7 +21,7 @@
 #include <unistd.h>
 
 #include "base/fd.h"
-#include "server/image/unpack.h"
+#include "server/layer/unpack.h"
 
 enum kind { REG, DIR_, SYM, HARD, CHR, FIFO };
 
@@ -112,10 +112,10 @@ static void write_tar(struct layer *l, const struct member *m, size_t n, bool gz
 }
 
 static int unpack_members(struct layer *l, const struct member *m, size_t n,
-                          struct unpack_stats *st, struct err *e)
+                          struct layer_result *st, struct err *e)
 {
     write_tar(l, m, n, true);
-    return layer_unpack(l->tar_fd, l->root_fd, st, e);
+    return layer_unpack(l->tar_fd, l->root_fd, true, st, e);
 }
 
 static void a_layer_comes_out_as_it_went_in(void **state)
@@ -132,7 +132,7 @@ static void a_layer_comes_out_as_it_went_in(void **state)
         {CHR, "dev/null", NULL, 0666, 0},
     };
     struct layer l;
-    struct unpack_stats st;
+    struct layer_result st;
     struct err e = {0};
     struct stat s;
     char note[4];
@@ -168,7 +168,7 @@ static void whiteouts_become_overlay_ones(void **state)
         {REG, "var/.wh..wh..opq", "", 0, 0},
     };
     struct layer l;
-    struct unpack_stats st;
+    struct layer_result st;
     struct err e = {0};
     struct stat s;
     char v[4];
@@ -191,7 +191,7 @@ static void later_entries_replace_earlier_ones(void **state)
         {SYM, "d", "/etc/passwd", 0, 0}, {REG, "d", "2", 0, 0},
     };
     struct layer l;
-    struct unpack_stats st;
+    struct layer_result st;
     struct err e = {0};
     struct stat s;
     setup(&l);
@@ -219,7 +219,7 @@ static void escapes_are_refused(void **state)
     };
     for (size_t i = 0; i < sizeof(bad) / sizeof(bad[0]); i++) {
         struct layer l;
-        struct unpack_stats st;
+        struct layer_result st;
         struct err e = {0};
         char outside[96];
         setup(&l);
@@ -237,7 +237,7 @@ static void links_do_not_lead_out(void **state)
     (void)state;
     char target[96];
     struct layer l;
-    struct unpack_stats st;
+    struct layer_result st;
     struct err e = {0};
     struct stat s;
     setup(&l);
@@ -268,16 +268,16 @@ static void garbage_and_truncation_are_errors(void **state)
     static const struct member m[] = {
         {REG, "file", "some content that is long enough to be cut", 0, 0}};
     struct layer l;
-    struct unpack_stats st;
+    struct layer_result st;
     struct err e = {0};
     setup(&l);
     write_tar(&l, m, 1, false);
     assert_int_equal(ftruncate(l.tar_fd, 520), 0);
-    assert_int_equal(layer_unpack(l.tar_fd, l.root_fd, &st, &e), -1);
+    assert_int_equal(layer_unpack(l.tar_fd, l.root_fd, true, &st, &e), -1);
     assert_int_equal(ftruncate(l.tar_fd, 0), 0);
     assert_int_equal(pwrite(l.tar_fd, "this is no archive at all, not even nearly one", 46, 0), 46);
     assert_int_equal(lseek(l.tar_fd, 0, SEEK_SET), 0);
-    assert_int_equal(layer_unpack(l.tar_fd, l.root_fd, &st, &e), -1);
+    assert_int_equal(layer_unpack(l.tar_fd, l.root_fd, true, &st, &e), -1);
     teardown(&l);
 }
 

@@ -16,6 +16,7 @@
 #include "base/fd.h"
 #include "base/must.h"
 #include "base/sha1.h"
+#include "server/image/ustar.h"
 #include "server/runtime/docker/docker.h"
 
 extern const unsigned char bootstrap_sh[];
@@ -23,31 +24,16 @@ extern const size_t bootstrap_sh_len;
 
 /* ---- archives ---- */
 
-#define TAR_BLOCK 512
-
 static void tar_entry(struct buf *tar, const char *name, char type, mode_t mode, size_t size)
 {
-    char h[TAR_BLOCK] = {0};
-    (void)snprintf(h, 100, "%s", name);
-    (void)snprintf(h + 100, 8, "%07o", (unsigned)mode);
-    (void)snprintf(h + 108, 8, "%07o", 0u);
-    (void)snprintf(h + 116, 8, "%07o", 0u);
-    (void)snprintf(h + 124, 12, "%011llo", (unsigned long long)size);
-    (void)snprintf(h + 136, 12, "%011o", 0u);
-    memset(h + 148, ' ', 8);
-    h[156] = type;
-    memcpy(h + 257, "ustar\00000", 8);
-    unsigned sum = 0;
-    for (size_t i = 0; i < sizeof(h); i++) {
-        sum += (unsigned char)h[i];
-    }
-    (void)snprintf(h + 148, 8, "%06o", sum);
+    char h[USTAR_BLOCK];
+    ustar_header(h, name, type, mode, size);
     must(buf_add(tar, h, sizeof(h)) == 0);
 }
 
 static void tar_pad(struct buf *tar, size_t n)
 {
-    static const char zeros[TAR_BLOCK];
+    static const char zeros[USTAR_BLOCK];
     must(buf_add(tar, zeros, n) == 0);
 }
 
@@ -55,7 +41,7 @@ void tar_add(struct buf *tar, const char *name, mode_t mode, struct str content)
 {
     tar_entry(tar, name, '0', mode, content.n);
     must(buf_add_str(tar, content) == 0);
-    tar_pad(tar, (TAR_BLOCK - content.n % TAR_BLOCK) % TAR_BLOCK);
+    tar_pad(tar, ustar_padding(content.n));
 }
 
 void tar_add_dir(struct buf *tar, const char *name, mode_t mode)
@@ -65,8 +51,8 @@ void tar_add_dir(struct buf *tar, const char *name, mode_t mode)
 
 void tar_end(struct buf *tar)
 {
-    tar_pad(tar, TAR_BLOCK);
-    tar_pad(tar, TAR_BLOCK);
+    tar_pad(tar, USTAR_BLOCK);
+    tar_pad(tar, USTAR_BLOCK);
 }
 
 int stage_put(struct docker *d, const char *cid, const char *path, struct str tar, struct err *e)

@@ -1,6 +1,6 @@
 /* Tar writer for layers. Walks with descriptors, never follows a link. */
 
-#include "server/image/layer_tar.h"
+#include "server/layer/pack.h"
 
 #include <archive.h>
 #include <archive_entry.h>
@@ -8,7 +8,6 @@
 #include <errno.h>
 #include <fcntl.h>
 #include <limits.h>
-#include <locale.h>
 #include <stdio.h>
 #include <sys/stat.h>
 #include <sys/sysmacros.h>
@@ -222,11 +221,9 @@ static void inodes_done(struct map *m)
     map_done(m);
 }
 
-int layer_tar_write(int root_fd, int fd, struct layer_tar *ret, struct err *e)
+int layer_pack(int root_fd, int fd, struct layer_result *ret, struct err *e)
 {
     struct writer w = {.fd = fd, .e = e, .digest = digest_new(), .block = xmalloc(COPY_BLOCK)};
-    locale_t utf8 = newlocale(LC_CTYPE_MASK, "C.UTF-8", (locale_t)0);
-    locale_t old = utf8 ? uselocale(utf8) : (locale_t)0;
     w.a = archive_write_new();
     must(w.a);
     archive_write_set_format_pax_restricted(w.a);
@@ -240,12 +237,8 @@ int layer_tar_write(int root_fd, int fd, struct layer_tar *ret, struct err *e)
         r = failed(&w, "layer");
     }
     archive_write_free(w.a);
-    if (utf8) {
-        (void)uselocale(old);
-        freelocale(utf8);
-    }
+    *ret = (struct layer_result){.bytes = w.size, .entries = w.entries};
     digest_final(w.digest, ret->digest);
-    ret->size = w.size;
     digest_free(w.digest);
     inodes_done(&w.inodes);
     free(w.block);

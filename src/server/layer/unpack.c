@@ -7,20 +7,18 @@
  * component is created relative to that descriptor without following anything. A symbolic link in
  * the layer can therefore redirect a later entry only to another place of the same layer. */
 
-#include "server/image/unpack.h"
+#include "server/layer/unpack.h"
 
 #include <archive.h>
 #include <archive_entry.h>
 #include <errno.h>
 #include <fcntl.h>
-#include <locale.h>
 #include <stdio.h>
 #include <sys/stat.h>
 #include <sys/sysmacros.h>
 #include <sys/xattr.h>
 
 #include "base/cleanup.h"
-#include "base/clock.h"
 #include "base/fd.h"
 #include "base/must.h"
 #include "server/image/digest.h"
@@ -36,15 +34,12 @@ struct dir_time {
 };
 
 struct unpacker {
-    bool (*cancelled)(void *arg); /* or NULL */
-    void *cancel_arg;
-    uint64_t asked_ms;
     int root_fd;
     bool whiteouts;
     struct archive *raw, *tar;
     struct digest *digest;
     char *block;
-    struct unpack_stats stats;
+    struct layer_result stats;
     /* Entries of one directory come together: its descriptor is kept. */
     char parent[PATH_MAX];
     int parent_fd;
@@ -306,9 +301,14 @@ static int set_xattrs(struct unpacker *u, struct archive_entry *ent, const struc
     if (archive_entry_xattr_reset(ent) == 0) {
         return 0;
     }
-    /* /proc/self/fd: there is no setxattrat, and the last component must not be followed. */
-    char path[64 + NAME_MAX];
-    (void)snprintf(path, sizeof(path), "/proc/self/fd/%d/%s", p->dir_fd, p->name);
+    mode_t type = archive_entry_filetype(ent);
+    if (type != AE_IFREG && type != AE_IFDIR) {
+        return 0; /* the kernel keeps neither kind of attribute on anything else */
+    }
+    cleanup_close int fd = openat(p->dir_fd, p->name, O_RDONLY | O_NOFOLLOW | O_CLOEXEC);
+    if (fd < 0) {
+        return err_sys(u->e, errno, "opening '%s' for its attributes", p->name);
+    }
     while (archive_entry_xattr_next(ent, &name, &value, &n) == ARCHIVE_OK) {
         if (!xattr_wanted(name)) {
             continue; /* trusted.* is ours: it steers overlayfs */
@@ -316,7 +316,7 @@ static int set_xattrs(struct unpacker *u, struct archive_entry *ent, const struc
         if (n > IMAGE_MAX_XATTR) {
             return err_set(u->e, ERR_LIMIT, "extended attribute of '%s' too large", p->name);
         }
-        if (lsetxattr(path, name, value, n, 0) < 0 && errno != EOPNOTSUPP && errno != EPERM) {
+        if (fsetxattr(fd, name, value, n, 0) < 0 && errno != EOPNOTSUPP && errno != EPERM) {
             return err_sys(u->e, errno, "setting an attribute of '%s'", p->name);
         }
     }
@@ -479,16 +479,6 @@ static int drain(struct unpacker *u)
                  : 0;
 }
 
-static bool is_cancelled(struct unpacker *u)
-{
-    uint64_t now = u->cancelled ? clock_mono_ms() : 0;
-    if (!u->cancelled || now - u->asked_ms < IMAGE_WATCH_MS) {
-        return false;
-    }
-    u->asked_ms = now;
-    return u->cancelled(u->cancel_arg);
-}
-
 static int unpack_all(struct unpacker *u, int fd)
 {
     struct archive_entry *ent;
@@ -506,33 +496,21 @@ static int unpack_all(struct unpacker *u, int fd)
         if (unpack_entry(u, ent) < 0) {
             return -1;
         }
-        if (is_cancelled(u)) {
-            return err_sys(u->e, ECANCELED, "unpacking a layer");
-        }
     }
     if (drain(u) < 0) {
         return -1;
     }
     restore_times(u);
-    digest_final(u->digest, u->stats.diff_id);
+    digest_final(u->digest, u->stats.digest);
     return 0;
 }
 
-static int unpack(int fd, struct unpacker what, struct unpack_stats *ret, struct err *e)
+int layer_unpack(int fd, int root_fd, bool whiteouts, struct layer_result *ret, struct err *e)
 {
-    struct unpacker u = what;
-    u.parent_fd = -1;
-    u.e = e;
+    struct unpacker u = {.root_fd = root_fd, .whiteouts = whiteouts, .parent_fd = -1, .e = e};
     u.digest = digest_new();
     u.block = xmalloc(READ_BLOCK);
-    /* libarchive converts the UTF-8 names of pax headers through the locale of the thread. */
-    locale_t utf8 = newlocale(LC_CTYPE_MASK, "C.UTF-8", (locale_t)0);
-    locale_t old = utf8 ? uselocale(utf8) : (locale_t)0;
     int r = unpack_all(&u, fd);
-    if (utf8) {
-        (void)uselocale(old);
-        freelocale(utf8);
-    }
     if (u.tar) {
         archive_read_free(u.tar);
     }
@@ -550,22 +528,4 @@ static int unpack(int fd, struct unpacker what, struct unpack_stats *ret, struct
     digest_free(u.digest);
     *ret = u.stats;
     return r;
-}
-
-int layer_unpack(int fd, int root_fd, struct unpack_stats *ret, struct err *e)
-{
-    return layer_unpack_watched(fd, root_fd, NULL, NULL, ret, e);
-}
-
-int layer_unpack_watched(int fd, int root_fd, bool (*cancelled)(void *arg), void *arg,
-                         struct unpack_stats *ret, struct err *e)
-{
-    struct unpacker u = {
-        .root_fd = root_fd, .whiteouts = true, .cancelled = cancelled, .cancel_arg = arg};
-    return unpack(fd, u, ret, e);
-}
-
-int rootfs_unpack(int fd, int root_fd, struct unpack_stats *ret, struct err *e)
-{
-    return unpack(fd, (struct unpacker){.root_fd = root_fd}, ret, e);
 }
