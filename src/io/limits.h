@@ -18,4 +18,6 @@
 #define IO_CHILD_READ_CHUNK (16u << 10) /* one read of a blocking child's output */
 #define IO_RESOLVE_MAX 8                /* addresses of one name */
 #define IO_TLS_RECORD (16u << 10)       /* plaintext of one TLS record */
+#define IO_TLS_READ (64u << 10)         /* sealed bytes taken from a socket at once */
+#define IO_TLS_BATCH 4                  /* records that leave in one system call */
 #define IO_TLS_ALPN_MAX 64              /* bytes of a protocol name */

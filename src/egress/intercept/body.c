@@ -131,13 +131,34 @@ static int relay_chunked(struct body *b, struct buf *in, struct buf *out, size_t
     return 1;
 }
 
+/* All that came is body, and nothing waits before it: the buffers change places. */
+static bool can_swap(const struct body *b, const struct buf *in, const struct buf *out, size_t n)
+{
+    return n == in->len && out->len == 0 && !b->subst && !b->out_chunked && !out->failed &&
+           !in->failed && out->cap <= in->max && in->cap <= out->max;
+}
+
+static void swap(struct buf *a, struct buf *b)
+{
+    struct buf t = *a;
+    a->p = b->p;
+    a->len = b->len;
+    a->cap = b->cap;
+    b->p = t.p;
+    b->len = t.len;
+    b->cap = t.cap;
+}
+
 static int relay_length(struct body *b, struct buf *in, struct buf *out, size_t out_at)
 {
     size_t queued = out->len - out_at;
     size_t room = queued < INTERCEPT_BUFFER ? INTERCEPT_BUFFER - queued : 0;
     size_t n = (size_t)MIN(b->left, (uint64_t)MIN(in->len, room));
 
-    if (n) {
+    if (n && can_swap(b, in, out, n)) {
+        swap(in, out);
+        b->left -= n;
+    } else if (n) {
         put_data(b, str_n(in->p, n), n == b->left, out);
         buf_consume(in, n);
         b->left -= n;

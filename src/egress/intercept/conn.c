@@ -160,23 +160,27 @@ static void hook_injected(void *arg, const struct vault_state *s, const struct v
 
 static const struct exchange_hooks hooks = {hook_vault, hook_allows, hook_refused, hook_injected};
 
-/* Reads what is there into b. 1: something came, 0: nothing, -1: error; *eof is set at the end. */
+/* Reads what is there into b, as much as is written at once on the other side. 1: something came,
+ * 0: nothing, -1: error; *eof is set at the end. */
 static int fill(struct io_stream *s, struct buf *b, bool *eof)
 {
-    if (buf_reserve(b, INTERCEPT_BUFFER / 2) < 0) {
-        return 0;
-    }
-    size_t room = MIN(b->cap - b->len, INTERCEPT_BUFFER);
-    ssize_t n = io_stream_read(s, b->p + b->len, room);
-    if (n > 0) {
+    size_t total = 0;
+    do {
+        if (buf_reserve(b, INTERCEPT_BUFFER / 4) < 0) {
+            break;
+        }
+        ssize_t n = io_stream_read(s, b->p + b->len, MIN(b->cap - b->len, INTERCEPT_BUFFER));
+        if (n == 0) {
+            *eof = true;
+            return 1;
+        }
+        if (n < 0) {
+            return total ? 1 : n == -EAGAIN ? 0 : -1; /* a failed TLS stream says so again */
+        }
         b->len += (size_t)n;
-        return 1;
-    }
-    if (n == 0) {
-        *eof = true;
-        return 1;
-    }
-    return n == -EAGAIN ? 0 : -1;
+        total += (size_t)n;
+    } while (io_stream_is_tls(s) && total <= INTERCEPT_BUFFER - INTERCEPT_BUFFER / 4);
+    return total ? 1 : 0;
 }
 
 /* 1: progress, 0: none, -1: the peer is gone. */
