@@ -134,6 +134,7 @@ static void context_free(struct context *c)
         free(c->envs[i]);
     }
     free(c->envs);
+    free(c->first_code);
     free(c->id);
     free(c->language);
     free(c->cwd);
@@ -207,6 +208,10 @@ static void on_ready(struct kernel *k, const struct err *e)
     }
     if (c->is_spare) {
         log_info("a code kernel is ready, ahead of its user", LOG_S("language", c->language));
+    }
+    if (c->first_code) {
+        (void)k->cls->prepare(k, str_from(c->first_code)); /* it is ready: cannot be refused */
+        free(take_ptr(&c->first_code));
     }
     answer_creation(c);
     if (c->run) {
@@ -371,7 +376,7 @@ static bool works_later(const char *name)
 /* False: this kernel cannot be told. */
 static bool tell_variables(struct context *c, const struct str_map *env)
 {
-    if (!c->ready || !c->kernel->cls->prepare || strcmp(c->language, "python") != 0) {
+    if (!c->kernel->cls->prepare || strcmp(c->language, "python") != 0) {
         return false;
     }
     cleanup_(buf_done) struct buf code = BUF_INIT(EXECD_MAX_BODY);
@@ -388,6 +393,11 @@ static bool tell_variables(struct context *c, const struct str_map *env)
     }
     json_obj_end(&o);
     (void)buf_add_cstr(&code, ")\ndel os");
+    if (!c->ready && !buf_failed(&code)) {
+        free(c->first_code);
+        c->first_code = xstrdup(buf_cstr(&code));
+        return true;
+    }
     return !buf_failed(&code) && c->kernel->cls->prepare(c->kernel, buf_str(&code));
 }
 

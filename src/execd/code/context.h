@@ -26,6 +26,7 @@ struct context {
     bool was_ready;        /* it has been told to a client, or could be */
     struct kernel *kernel; /* NULL: none now; the next run starts one */
     bool ready;            /* and it takes code */
+    char *first_code;      /* what it is to run, unheard, as soon as it does; or NULL */
     struct code_run *run;
     struct http_req *creation; /* who asked for it and waits, or NULL */
 };
