@@ -6,7 +6,6 @@ from datetime import timedelta
 
 import pytest
 from opensandbox.exceptions import SandboxApiException
-from opensandbox.models.execd import RunCommandOpts
 from opensandbox.models.sandboxes import Host, Volume
 from sdk import FLAVOUR, CodeInterpreter, ExecutionHandlers, create, go, handler, run, story, text
 
@@ -17,8 +16,7 @@ def interpreter():
     volumes = [Volume(name=f"v{i}", host=Host(path=p), mount_path=p, read_only=True) for i, p in
                enumerate(json.loads(os.environ.get("OSB_CODE_PATHS", "[]")))]
     s = run(create(os.environ.get("OSB_CODE_IMAGE", "host"), resource={"cpu": "2", "memory": "1Gi"}, volumes=volumes or None))
-    # Its check looks for a Jupyter server at a port inside; here execd speaks to the kernels by itself.
-    i = run(go(CodeInterpreter.create(s, skip_health_check=True)))
+    i = run(go(CodeInterpreter.create(s)))
     yield i
     run(go(i.aclose() if FLAVOUR == "async" else i.close()))
     run(go(s.destroy()))
@@ -77,8 +75,5 @@ async def test_error_and_interrupt(interpreter):
 @story
 async def test_health(interpreter):
     """The client's own idea of health: something listens where Jupyter would."""
-    assert not await go(interpreter.is_healthy())
-    listen = "python3 -m http.server 44771 --bind 127.0.0.1"
-    id = (await go(interpreter.commands.run(listen, opts=RunCommandOpts(background=True)))).id
+    assert await go(interpreter.is_healthy())
     await go(interpreter.check_ready(timedelta(seconds=60), timedelta(milliseconds=100)))
-    await go(interpreter.commands.interrupt(id))
