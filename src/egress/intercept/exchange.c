@@ -50,21 +50,27 @@ void exchange_done(struct exchange *x)
     buf_done(&x->down);
 }
 
-static void reset(struct buf *b, size_t *at)
+/* Takes what is written off the front, all of it or a good part: who always leaves a little must
+ * not make the buffer grow. Secrets do not stay behind. */
+static void take_off(struct buf *b, size_t *at, bool is_secret)
 {
-    buf_clear(b);
+    size_t before = b->len;
+    if (*at < b->len && *at < INTERCEPT_BUFFER / 2) {
+        return;
+    }
+    buf_consume(b, *at);
     *at = 0;
+    if (is_secret && before > b->len) {
+        explicit_bzero(b->p + b->len, before - b->len);
+    }
 }
 
 void exchange_wrote_up(struct exchange *x, size_t n)
 {
     x->up_at += n;
-    if (x->up_at == x->up.len) {
-        if (x->up_is_secret) {
-            explicit_bzero(x->up.p, x->up.cap);
-            x->up_is_secret = x->request.subst != NULL; /* more of them may follow */
-        }
-        reset(&x->up, &x->up_at);
+    take_off(&x->up, &x->up_at, x->up_is_secret);
+    if (x->up.len == 0) {
+        x->up_is_secret = x->request.subst != NULL; /* more of them may follow */
     }
 }
 
@@ -84,9 +90,7 @@ void exchange_upstream_shut(struct exchange *x)
 void exchange_wrote_down(struct exchange *x, size_t n)
 {
     x->down_at += n;
-    if (x->down_at == x->down.len) {
-        reset(&x->down, &x->down_at);
-    }
+    take_off(&x->down, &x->down_at, false);
 }
 
 static const char *reason_of(int status)

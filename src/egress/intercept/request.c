@@ -250,7 +250,7 @@ static enum request_verdict forward(struct request *q)
         x->used = vault_state_ref((struct vault_state *)(uintptr_t)q->vault);
         x->up_is_secret = true;
         x->n_injected++;
-        (void)buf_reserve(&x->up, MIN(x->up.max - x->up.len, INTERCEPT_BUFFER * 2));
+        (void)buf_reserve(&x->up, MIN(x->up.max - x->up.len, INTERCEPT_BUFFER * 4));
         x->hooks->injected(x->arg, q->vault, q->binding, str_from(q->host), h->method);
     }
     if (q->subst_body && h->content_length >= 0 && !h->chunked &&
