@@ -4,6 +4,7 @@ public-looking addresses that the bridge has as well, so that nothing is forward
 import http.server
 import os
 import shutil
+import socket
 import subprocess
 import sys
 import tempfile
@@ -26,6 +27,39 @@ def egress_binary():
     if os.environ.get("OSB_FLAVOUR") in ("asan", "tsan") and os.path.exists(plain):
         return plain
     return os.path.join(own, "opensandbox-egress")
+
+
+class Sniffer:
+    """Everything that comes out of the engine's containers: (source, destination, protocol, destination port)."""
+
+    def __init__(self, bridge):
+        self.seen = set()
+        self.socket = socket.socket(socket.AF_PACKET, socket.SOCK_DGRAM, socket.htons(3))
+        self.socket.bind((bridge, 3))
+        self.socket.settimeout(0.2)
+        self.stopping = False
+        self.thread = threading.Thread(target=self._run, daemon=True)
+        self.thread.start()
+
+    def _run(self):
+        while not self.stopping:
+            try:
+                data, address = self.socket.recvfrom(65536)
+            except TimeoutError:
+                continue
+            if address[2] == socket.PACKET_OUTGOING:
+                continue
+            if address[1] == 0x86DD:
+                self.seen.add(("ipv6", data[8:40].hex(), data[6], 0))
+            elif address[1] == 0x0800:
+                at = (data[0] & 15) * 4
+                port = int.from_bytes(data[at + 2:at + 4], "big") if data[9] in (6, 17) else 0
+                self.seen.add((socket.inet_ntoa(data[12:16]), socket.inet_ntoa(data[16:20]), data[9], port))
+
+    def close(self):
+        self.stopping = True
+        self.thread.join()
+        self.socket.close()
 
 
 class Evil:

@@ -8,7 +8,7 @@ import subprocess
 import threading
 
 import pytest
-from dockernet import images
+from dockernet import Sniffer, images
 from dockerserver import DockerServer
 from osbserver import BIN, request_body, wait_for
 
@@ -78,7 +78,7 @@ def test_policy_end_to_end(guarded, engine, world):
     assert curl(guarded, id, "-m 2", f"http://{world.evil}:53/")[0] != 0, "no way out over the resolver's port"
     # As root, as the sidecar's own user, and asking another server.
     guarded.run(id, "echo egress:x:10042:10042::/tmp:/bin/sh >> /etc/passwd")
-    out, _ = guarded.run(id, f"busybox su egress -c 'id -u; wget -T 5 -qO- http://{world.evil}/ || echo closed'")
+    out, _ = guarded.run(id, f"busybox su egress -c 'id -u; curl -s -m 5 http://{world.evil}/ || echo closed'")
     assert out.split() == ["10042", "closed"]
     assert "NXDOMAIN" in guarded.run(id, f"busybox nslookup evil.test {world.evil} 2>&1")[0]
     assert world.bad.seen == [] and "evil.test" not in world.lookups()
@@ -101,6 +101,9 @@ def test_policy_end_to_end(guarded, engine, world):
     assert curl(guarded, id, f"http://{world.evil}/")[0] == 7, "what was learned is forgotten"
 
     cid = side["Id"]
+    guarded.ok("POST", f"/v1/sandboxes/{id}/pause", status=202)
+    assert api(guarded, id, "GET", "/healthz", proxied=True).status_code == 409, "it leads through the sandbox, which stands still"
+    guarded.ok("POST", f"/v1/sandboxes/{id}/resume", status=202)
     guarded.restart()
     assert curl(guarded, id, "http://evil.test/")[0] == 6
     assert api(guarded, id, "GET", "/policy").json()["policy"]["egress"][0] == {"action": "deny", "target": "evil.test"}
@@ -157,9 +160,53 @@ def test_vault_end_to_end_and_a_killed_worker(guarded, engine, world):
     assert f"opensandbox-runtime-{id}" not in engine.volumes()
 
 
-def test_names_only(make, world):
-    s = make(EGRESS.format("dns"))
+ATTEMPTS = """
+curl -s -m 3 http://{evil}/
+curl -s -m 3 --connect-timeout 2 telnet://{evil}:853 </dev/null
+curl -s -m 3 --connect-timeout 2 telnet://{evil}:9999 </dev/null
+curl -s -m 2 tftp://{evil}:443/quic
+curl -s -m 2 tftp://{evil}:9999/udp
+curl -s -m 3 --local-port 53 http://{evil}/
+busybox ping -c 1 -W 1 {evil}
+busybox nslookup -type=txt {label}.evil.test {evil}
+busybox nslookup {label}.{label}.evil.test
+busybox su egress -c 'curl -s -m 3 http://{evil}/'
+busybox ip route add {evil} via {gateway}
+busybox ip link set eth0 down
+busybox ip addr add {evil}/32 dev lo
+busybox arping -c 1 -w 1 {gateway}
+busybox unshare -U -r -n curl -s -m 3 http://{evil}/
+mount -t proc none /tmp
+"""
+
+
+def test_nothing_gets_out(guarded, engine, world):
+    """Tried by root inside; looked for on the bridge outside."""
+    id = guarded.create(image={"uri": "osbt-curl:1"}, networkPolicy=policy("good.test"))["id"]
+    side = engine.ok("GET", f"/containers/sandbox-egress-{id}/json")["NetworkSettings"]["IPAddress"]
+    guarded.run(id, "echo egress:x:10042:10042::/tmp:/bin/sh >> /etc/passwd")
+    words = {"evil": world.evil, "gateway": engine.gateway, "label": "a" * 60}
+    sniffer = Sniffer(engine.name)
+    try:
+        for line in ATTEMPTS.format(**words).strip().splitlines():
+            out, _ = guarded.run(id, f"({line}) >/tmp/out 2>&1 && echo done || echo refused")
+            assert out == "refused" or "telnet" in line, (line, guarded.run(id, "cat /tmp/out")[0])
+        assert curl(guarded, id, "-o /dev/null", "http://good.test/")[0] == 0, "the one way that is open"
+    finally:
+        sniffer.close()
+    own = {(to, proto, port) for source, to, proto, port in sniffer.seen if source == side}
+    # Lookups by the sidecar, the allowed server, and answers to this machine on ports that it chose.
+    assert (world.good, 6, 80) in own and (engine.gateway, 17, 53) in own
+    assert {to for to, proto, port in own} == {world.good, engine.gateway}, own
+    assert not [x for x in own if x[1] not in (6, 17)] and not [x for x in sniffer.seen if x[0] == "ipv6" and x[2] != 58], own
+    assert "evil" not in world.lookups() and world.bad.seen == []
+    guarded.delete(id)
+
+
+def test_names_only(make, engine, world):
+    s = make(EGRESS.format("dns") + "disable_ipv6 = false\n")
     id = s.create(image={"uri": "osbt-curl:1"}, networkPolicy=policy("good.test"))["id"]
+    assert not engine.ok("GET", f"/containers/sandbox-egress-{id}/json")["HostConfig"].get("Sysctls")
     assert api(s, id, "GET", "/policy").json()["enforcementMode"] == "dns"
     assert curl(s, id, "-o /dev/null", "http://good.test/")[0] == 0
     assert curl(s, id, "http://evil.test/")[0] == 6
