@@ -18,6 +18,7 @@
 static atomic_int log_min = LOG_INFO;
 static atomic_int log_form = LOG_HUMAN;
 static atomic_int log_fd = STDERR_FILENO;
+static const char *_Atomic log_program;
 static _Thread_local char request_id[LOG_REQUEST_ID_MAX];
 static _Thread_local size_t request_id_len;
 
@@ -42,6 +43,11 @@ void log_init(enum log_level min, enum log_format format, int fd)
     atomic_store(&log_min, (int)min);
     atomic_store(&log_form, (int)format);
     atomic_store(&log_fd, fd);
+}
+
+void log_set_program(const char *name)
+{
+    atomic_store(&log_program, name);
 }
 
 void log_set_level(enum log_level min)
@@ -197,6 +203,11 @@ static void put_head(struct line *l, bool json, enum log_level level, const char
         put_c(l, when);
         put_c(l, "\",\"level\":\"");
         put_c(l, level_names[level]);
+        const char *program = atomic_load(&log_program);
+        if (program) {
+            put_c(l, "\",\"program\":\"");
+            put_c(l, program);
+        }
         put_c(l, "\",\"msg\":");
         put_quoted(l, str_from(msg));
         return;

@@ -29,6 +29,10 @@ struct log_field {
 #define LOG_ERR(e) LOG_S("error", (e)->msg)
 
 void log_init(enum log_level min, enum log_format format, int fd);
+/* JSON lines say whose they are from here on, for a stream that others write to as well. Not
+ * copied.
+ */
+void log_set_program(const char *name);
 int log_level_parse(struct str s, enum log_level *ret); /* debug info warn(ing) error, any case */
 void log_set_level(enum log_level min);
 bool log_enabled(enum log_level level);

@@ -63,7 +63,8 @@ static void on_entrypoint_exit(struct io_child *c, const struct io_child_status 
     bool oom = oom_was_cause(&x->oom, in->oom_at_start, st);
     entry_log_flush(in->log);
     notify_entrypoint_exited(x->cfg.notify_fd, io_child_pid(c), status, signo, oom);
-    log_info("entrypoint ended", LOG_I("status", status), LOG_I("oom", oom));
+    log_info("entrypoint ended", LOG_I("status", status), LOG_I("signal", signo),
+             LOG_I("oom", oom));
     io_child_free(take_ptr(&in->child));
     if (!x->cfg.keep && !x->stopping) {
         in->status = status;

@@ -103,6 +103,7 @@ void execd_log_start(const struct execd_config *c)
         }
     }
     log_init(c->log_level, LOG_JSON, fd >= 0 ? fd : STDERR_FILENO);
+    log_set_program("execd"); /* the entrypoint may write to the same place */
 }
 
 /* Memory that was needed once goes back to the system: by default the allocator raises its

@@ -10,6 +10,7 @@ import shutil
 import signal
 import socket
 import subprocess
+import tarfile
 import tempfile
 import time
 import urllib.parse
@@ -18,6 +19,32 @@ SLOW = float(os.environ.get("OSB_TEST_SLOW", "1"))
 APPLETS = ("sh ash cat ls echo sleep tail head nc httpd id true false env wget mkdir rm rmdir dd tr printf cp mv ln "
            "chmod chown touch test expr seq kill ps grep sed awk cut wc sort uniq date stat df mount umount sync "
            "hostname uname whoami which find xargs tar yes timeout").split()
+
+
+DEBIAN = "bash coreutils dash findutils grep hostname mount procps python3 sed util-linux".split()
+NOT_NEEDED = ("/usr/share/doc", "/usr/share/man", "/usr/share/locale", "/usr/share/i18n", "/usr/share/perl", "/usr/lib/python3/")
+
+
+def files_of(packages):
+    """Where the files of these packages and of what they depend on really are."""
+    rows = subprocess.run(["dpkg-query", "-W", "-f", "${Package}\t${Pre-Depends}, ${Depends}\n"], capture_output=True,
+                          text=True, check=True).stdout
+    needs = {name: [w.split("|")[0].split("(")[0].split(":")[0].strip() for w in words.split(",")]
+             for name, words in (row.split("\t") for row in rows.splitlines())}
+    wanted, todo = set(), list(packages)
+    while todo:
+        name = todo.pop()
+        if name in needs and name not in wanted:
+            wanted.add(name)
+            todo += needs[name]
+    listed = subprocess.run(["dpkg-query", "-L", *sorted(wanted)], capture_output=True, text=True, check=True).stdout
+    real = set()
+    for path in listed.splitlines():
+        if path.startswith("/") and not path.startswith(NOT_NEEDED) and os.path.lexists(path):
+            path = os.path.join(os.path.realpath(os.path.dirname(path)), os.path.basename(path))
+            if not os.path.isdir(path) or (os.path.islink(path) and path.startswith("/usr/")):
+                real.add(path)
+    return sorted(real)
 
 
 class UnixConnection(http.client.HTTPConnection):
@@ -160,6 +187,28 @@ class Engine:
             with open(f"{root}/etc/group", "w") as f:
                 f.write("root:x:0:\nnogroup:x:65534:\n")
         self.load(name, root, changes)
+
+    def load_debian(self, name, packages=DEBIAN):
+        """Files of installed packages and of what they depend on, as an image."""
+        archive = f"{self.dir}/debian.tar"
+        with tarfile.open(archive, "w") as tar:
+            for path in ("tmp", "root", "var/tmp", "srv", "mnt", "run", "proc", "sys", "dev", "etc", "home"):
+                entry = tarfile.TarInfo(path)
+                entry.type, entry.mode = tarfile.DIRTYPE, 0o1777 if path.endswith("tmp") else 0o755
+                tar.addfile(entry)
+            for link, to in (("bin", "usr/bin"), ("sbin", "usr/sbin"), ("lib", "usr/lib"), ("lib64", "usr/lib64"),
+                             ("var/run", "/run")):
+                entry = tarfile.TarInfo(link)
+                entry.type, entry.linkname = tarfile.SYMTYPE, to
+                tar.addfile(entry)
+            for path in files_of(packages):
+                tar.add(path, path.lstrip("/"), recursive=False)
+            for path in ("/etc/passwd", "/etc/group", "/etc/ld.so.cache"):
+                tar.add(path, path.lstrip("/"))
+        repo, tag = name.rsplit(":", 1)
+        with open(archive, "rb") as f:
+            self.ok("POST", f"/images/create?fromSrc=-&repo={repo}&tag={tag}", raw=f)
+        os.unlink(archive)
 
     # ---- the end ----
     def close(self):

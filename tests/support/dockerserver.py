@@ -1,6 +1,8 @@
 """A server whose sandboxes run on a Docker engine of the tests; the rest is osbserver's."""
 
 import contextlib
+import json
+from urllib.parse import quote
 
 import osbserver
 
@@ -33,12 +35,24 @@ class DockerServer(osbserver.Server):
                     sections.setdefault(name, {})[line.split("=")[0].strip()] = line
         return "".join(f"{name}\n" + "\n".join(lines.values()) + "\n" for name, lines in sections.items())
 
+    def label(self):
+        """Which this server puts on what it makes."""
+        with open(f"{self.data}/docker/server-id") as f:
+            return "opensandbox.io/server=" + f.read().strip()
+
     def mine(self):
         with contextlib.suppress(OSError):
-            with open(f"{self.data}/docker/server-id") as f:
-                server = f.read().strip()
-            return [c for c in self.engine.containers("opensandbox.io/server=" + server)]
+            return self.engine.containers(self.label())
         return []
+
+    def snapshot_layers(self):
+        """Images that are snapshots of this server, also those that have no name any more."""
+        label = self.label().replace("/server=", "/snapshot-by=")
+        return [i["Id"] for i in self.engine.ok("GET", "/images/json?filters=" + quote(json.dumps({"label": [label]})))]
+
+    def named_volumes(self):
+        found = self.engine.ok("GET", "/volumes?filters=" + quote(json.dumps({"label": [self.label()]})))
+        return sorted(v["Name"] for v in found["Volumes"] or [])
 
     def leftovers(self, ids=()):
         left = []
@@ -46,6 +60,8 @@ class DockerServer(osbserver.Server):
             owner = c["Labels"].get("opensandbox.io/id") or c["Labels"].get("opensandbox.io/egress-sidecar-for")
             if owner not in ids:
                 left.append(f"container {c['Names']}")
+        with open("/proc/self/mountinfo") as f:
+            left += [f"mount {line.strip()}" for line in f if f"{self.data}/docker/mounts" in line]
         if not ids:
             left += [f"volume {v}" for v in self.engine.volumes() if v.startswith("opensandbox-")]
         return left

@@ -305,6 +305,13 @@ class Server:
         path = os.path.join(self.data, "oci", "sandboxes")
         return os.listdir(path) if os.path.isdir(path) else []
 
+    def snapshot_layers(self):
+        """What snapshots have on the disk."""
+        return [x for x in os.listdir(os.path.join(self.data, "images", "layers")) if x.startswith("snap-")]
+
+    def named_volumes(self):
+        return sorted(os.listdir(os.path.join(self.data, "oci", "volumes")))
+
     def leftovers(self, ids=()):
         """Everything that belongs to sandboxes other than `ids`; empty when clean. Links are counted by
         the caller: the server keeps some ready."""

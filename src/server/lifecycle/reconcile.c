@@ -137,12 +137,20 @@ void reconcile_exit_cb(const char *id, const struct runtime_status *st, void *ar
 }
 
 /* ---- every minute ---- */
+/* The id of a sandbox, or of a snapshot: a runtime may have either lie about. */
 static bool is_known(const char *id, void *arg)
 {
     struct lifecycle *lc = arg;
     struct sandbox *sb = registry_get(&lc->reg, NULL, str_from(id));
-    sandbox_unref(sb);
-    return sb != NULL;
+    if (sb) {
+        sandbox_unref(sb);
+        return true;
+    }
+    cleanup_(arena_done) struct arena a = {0};
+    struct store_snapshot row;
+    struct err e = {0};
+    int r = store_snapshot_get(lc->store, &a, NULL, id, &row, &e);
+    return r == 0 || e.code != ERR_NOT_FOUND; /* in doubt it stays */
 }
 
 static int remove_orphans(struct lifecycle *lc, struct err *e)
@@ -311,6 +319,11 @@ static void recover_one(struct lifecycle *lc, struct sandbox *sb, const struct s
         (void)remove_decide(lc, sb, false);
         (void)expiry_set(&lc->expiry, sb, clock_mono_ms()); /* removed by the first tick */
         return;
+    }
+    struct runtime_status whole; /* a list may know less of an end than a look at it */
+    if (st && st->state == RT_EXITED && (state == SB_RUNNING || state == SB_PAUSED) &&
+        lc->rt->ops->inspect(lc->rt, sb->id, &whole, &e) == 0 && whole.state == RT_EXITED) {
+        st = &whole;
     }
     if (reconcile_apply(lc, sb, st ? st : &missing, &e) < 0) {
         log_error("cannot record the state of a sandbox", LOG_S("id", sb->id), LOG_ERR(&e));

@@ -5,14 +5,14 @@ import pytest
 
 sys.path.insert(0, os.path.join(os.path.dirname(os.path.abspath(__file__)), "..", "..", "support"))
 
-from osbserver import Server  # noqa: E402
-from serverfixtures import make  # noqa: E402, F401
+from runtimes import (  # noqa: E402, F401  (fixtures and hooks)
+    engine, make, new_server, pytest_configure, pytest_generate_tests, runtime)
 
 
 @pytest.fixture(scope="session")
-def shared():
+def shared(request, runtime):  # noqa: F811
     """One server for all tests that do not need one of their own."""
-    server = Server("[renew_intent]\nenabled = true\nmin_interval_seconds = 1\n").start()
+    server = new_server(request, runtime, "[renew_intent]\nenabled = true\nmin_interval_seconds = 1\n").start()
     yield server
     server.close()
 

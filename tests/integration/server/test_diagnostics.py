@@ -3,7 +3,10 @@
 import datetime
 import re
 
+import pytest
 from osbserver import wait_for
+
+pytestmark = pytest.mark.both_runtimes
 
 
 def test_logs(server):

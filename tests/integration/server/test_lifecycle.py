@@ -7,6 +7,7 @@ import time
 import pytest
 from osbserver import request_body, wait_for
 
+pytestmark = pytest.mark.both_runtimes
 RFC3339 = re.compile(r"^\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d(\.\d{6})?Z$")
 
 
@@ -183,6 +184,7 @@ def test_list_filters_pages_and_order(server):
         assert r.json()["detail"][0]["loc"] == ["query", bad.split("=")[0]]
 
 
+@pytest.mark.oci_only("an engine publishes ports of its own: tests/integration/docker")
 def test_endpoints(server):
     id = server.create()["id"]
     host = server.url.split("//")[1]

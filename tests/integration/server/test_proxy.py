@@ -10,9 +10,10 @@ import pytest
 import websockets
 from osbserver import wait_for
 
+pytestmark = pytest.mark.both_runtimes
 # An HTTP server inside the sandbox that answers with what it saw, byte for byte.
 ECHO = r'''
-import base64, json, socket, threading, time
+import base64, json, os, socket, threading, time
 ended = []
 def serve(c):
     f = c.makefile("rb")
@@ -76,7 +77,7 @@ def serve(c):
             c.sendall(b"HTTP/1.1 200 OK\r\nContent-Length: %d\r\n\r\n" % len(out))
         else:
             c.sendall(b"HTTP/1.1 200 OK\r\nContent-Length: %d\r\n%s\r\n%s" % (len(out), extra, out))
-s = socket.create_server(("127.0.0.1", 8000), backlog=512)
+s = socket.create_server((os.environ["BIND"], 8000), backlog=512)
 while True:
     c, _ = s.accept()
     threading.Thread(target=serve, args=(c,), daemon=True).start()
@@ -84,7 +85,7 @@ while True:
 
 # A WebSocket server from nothing: handshake, echo of frames, close.
 WS = r'''
-import base64, hashlib, socket, struct, threading
+import base64, hashlib, os, socket, struct, threading
 def frame(op, data):
     n = len(data)
     h = bytes([0x80 | op])
@@ -119,7 +120,7 @@ def serve(c):
         if op == 8:
             c.sendall(frame(8, struct.pack(">H", 4321) + b"bye")); c.close(); return
         c.sendall(frame(op, data))
-s = socket.create_server(("127.0.0.1", 8001), backlog=64)
+s = socket.create_server((os.environ["BIND"], 8001), backlog=64)
 while True:
     c, _ = s.accept()
     threading.Thread(target=serve, args=(c,), daemon=True).start()
@@ -127,10 +128,11 @@ while True:
 
 
 @pytest.fixture(scope="module")
-def box(shared):
+def box(shared, runtime):
     """A sandbox with both servers inside."""
     body = {"image": {"uri": "host"}, "resourceLimits": {"memory": "512Mi"}, "timeout": 600,
-            "entrypoint": ["sh", "-c", 'python3 -c "$ECHO" & exec python3 -c "$WS"'], "env": {"ECHO": ECHO, "WS": WS}}
+            "entrypoint": ["sh", "-c", 'python3 -c "$ECHO" & exec python3 -c "$WS"'], "env": {
+                "ECHO": ECHO, "WS": WS, "BIND": "127.0.0.1" if runtime == "oci" else "0.0.0.0"}}
     id = shared.ok("POST", "/v1/sandboxes", body, status=202)["id"]
     wait_for("the servers inside", lambda: shared.call("GET", f"/sandboxes/{id}/proxy/8000/up", key=False).status_code == 200)
     wait_for("the servers inside", lambda: shared.call("GET", f"/sandboxes/{id}/proxy/8001/refuse", key=False).status_code == 403)
@@ -263,6 +265,7 @@ while True:
 """
 
 
+@pytest.mark.oci_only("an engine's container is asked at its address: what is on loopback is its own")
 def test_servers_on_the_other_loopback_are_reached(shared):
     id = shared.create(entrypoint=["python3", "-c", V6])["id"]
     wait_for("a server on ::1", lambda: shared.call("GET", f"/sandboxes/{id}/proxy/8002/", key=False).text == "v6")

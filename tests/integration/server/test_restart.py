@@ -3,7 +3,10 @@
 import datetime
 import time
 
+import pytest
 from osbserver import request_body, wait_for
+
+pytestmark = pytest.mark.both_runtimes
 
 
 def in_seconds(n):

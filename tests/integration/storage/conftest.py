@@ -5,8 +5,8 @@ import pytest
 
 sys.path.insert(0, os.path.join(os.path.dirname(os.path.abspath(__file__)), "..", "..", "support"))
 
-from osbserver import Server  # noqa: E402
-from serverfixtures import make  # noqa: E402, F401
+from runtimes import (  # noqa: E402, F401  (fixtures and hooks)
+    engine, make, new_server, pytest_configure, pytest_generate_tests, runtime)
 
 
 @pytest.fixture(scope="session", autouse=True)
@@ -16,9 +16,9 @@ def needs_root():
 
 
 @pytest.fixture(scope="module")
-def shared():
+def shared(request, runtime):  # noqa: F811
     """One server per file."""
-    s = Server()
+    s = new_server(request, runtime)
     s.allowed = os.path.join(s.dir, "allowed")
     s.outside = os.path.join(s.dir, "outside")
     s.buckets = os.path.join(s.dir, "buckets")

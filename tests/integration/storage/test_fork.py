@@ -1,11 +1,12 @@
 """Forks: several sandboxes that begin where a running one is."""
 
-import os
 import uuid
 
 import pytest
-from osbserver import Server, request_body, wait_for
+from osbserver import request_body, wait_for
 from test_snapshots import layers, out, restore, server, take  # noqa: F401  (server is a fixture)
+
+pytestmark = pytest.mark.both_runtimes
 
 
 def fork(s, id, status=202, **body):
@@ -75,9 +76,10 @@ def test_volumes_are_shared(server):  # noqa: F811
     server.delete(a)
     assert out(server, b, "cat /data/x") == "both"
     server.delete(b)
-    assert claim not in os.listdir(os.path.join(server.data, "oci", "volumes"))
+    assert claim not in server.named_volumes()
 
 
+@pytest.mark.oci_only("refused before any runtime is asked")
 @pytest.mark.parametrize("body,status", [
     ({"count": 0}, 422), ({"count": 101}, 422), ({"count": "x"}, 422), ({"timeout": 5}, 422), ({"metadata": {"a": 1}}, 422),
     ({"metadata": {"opensandbox.io/x": "y"}}, 400), ({"metadata": {"a": "b c"}}, 400), ({"sandboxes": [3]}, 422),
@@ -99,16 +101,13 @@ def test_of_what_is_not_there_or_not_running(server):  # noqa: F811
     assert (r.status_code, r.json()["code"]) == (409, "SNAPSHOT::INVALID_SOURCE_STATE")
 
 
-def test_all_or_none():
-    s = Server("[limits]\nsandboxes = 3\n").start()
-    try:
-        a = s.create()["id"]
-        r = s.call("POST", f"/v1/sandboxes/{a}/fork", {"count": 5})
-        assert r.status_code in (429, 503), r.text
-        assert [x["id"] for x in s.list()] == [a] and s.ping(a)
-        assert layers(s) == [] and s.ok("GET", "/v1/snapshots")["items"] == []
-        assert len(fork(s, a, count=2)["items"]) == 2
-        r = s.call("POST", "/v1/sandboxes", request_body())
-        assert r.status_code in (429, 503)
-    finally:
-        s.close()
+def test_all_or_none(make):
+    s = make("[limits]\nsandboxes = 3\n")
+    a = s.create()["id"]
+    r = s.call("POST", f"/v1/sandboxes/{a}/fork", {"count": 5})
+    assert r.status_code in (429, 503), r.text
+    assert [x["id"] for x in s.list()] == [a] and s.ping(a)
+    assert layers(s) == [] and s.ok("GET", "/v1/snapshots")["items"] == []
+    assert len(fork(s, a, count=2)["items"]) == 2
+    r = s.call("POST", "/v1/sandboxes", request_body())
+    assert r.status_code in (429, 503)

@@ -14,6 +14,7 @@
 #include "base/log.h"
 #include "base/must.h"
 #include "server/runtime/docker/docker.h"
+#include "server/runtime/oci/hostpath.h"
 #include "server/runtime/oci/ossfs.h"
 
 /* ---- paths ---- */
@@ -55,6 +56,7 @@ static bool is_allowed(const struct runtime_spec *spec, const char *real)
     return false;
 }
 
+/* Where the engine takes nothing but names: looked at now, and by the engine once more. */
 static int host_source(const struct runtime_spec *spec, const struct volume *v, char out[PATH_MAX],
                        enum runtime_stage *stage, struct err *e)
 {
@@ -101,8 +103,9 @@ static int host_source(const struct runtime_spec *spec, const struct volume *v, 
 
 /* ---- volumes of the engine ---- */
 
-static int pvc_sub_path(const struct volume *v, const struct json *info, char out[PATH_MAX],
-                        enum runtime_stage *stage, struct err *e)
+static int pvc_sub_path(const struct docker *d, const struct volume *v, struct volume_plan *plan,
+                        const struct json *info, char out[PATH_MAX], enum runtime_stage *stage,
+                        struct err *e)
 {
     const char *point = json_cstr(json_get(info, "Mountpoint"));
     char base[PATH_MAX];
@@ -113,6 +116,11 @@ static int pvc_sub_path(const struct volume *v, const struct json *info, char ou
     }
     cleanup_free char *path = xasprintf("%s/%s", point, v->sub_path);
     *stage = STAGE_SUB_PATH;
+    if (d->shares_mounts) {
+        cleanup_close int data = open(point, O_PATH | O_DIRECTORY | O_CLOEXEC);
+        return data < 0 ? err_sys(e, errno, "volume %s: %s", v->name, point)
+                        : hold_put(d, plan, volume_sub_open(data, v, stage, e), out, e);
+    }
     if (!realpath(point, base)) { /* the engine's directories are not here: it will look itself */
         return str_to_cstr(str_from(path), out, PATH_MAX);
     }
@@ -150,7 +158,7 @@ static int pvc_source(struct docker *d, const struct runtime_spec *spec, const s
         engine_err_as_io(e);
         return -1;
     }
-    return v->sub_path && *v->sub_path ? pvc_sub_path(v, a.json, out, stage, e)
+    return v->sub_path && *v->sub_path ? pvc_sub_path(d, v, plan, a.json, out, stage, e)
                                        : str_to_cstr(str_from(name), out, PATH_MAX);
 }
 
@@ -241,9 +249,11 @@ int bind_add(struct docker *d, const struct runtime_spec *spec, const struct vol
              struct volume_plan *plan, enum runtime_stage *stage, struct err *e)
 {
     char source[PATH_MAX];
-    int r = v->host  ? host_source(spec, v, source, stage, e)
-            : v->pvc ? pvc_source(d, spec, v, plan, source, stage, e)
-                     : ossfs_source(d, v, plan, source, stage, e);
+    int r = v->host && d->shares_mounts
+                ? hold_put(d, plan, volume_host_open(spec, v, stage, e), source, e)
+            : v->host ? host_source(spec, v, source, stage, e)
+            : v->pvc  ? pvc_source(d, spec, v, plan, source, stage, e)
+                      : ossfs_source(d, v, plan, source, stage, e);
     if (r < 0) {
         return -1;
     }

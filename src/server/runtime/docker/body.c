@@ -188,13 +188,7 @@ static void limits_into(const struct making *m, struct json *host)
     if (l->cpu_millis) {
         json_set(host, "NanoCpus", json_int_new((int64_t)l->cpu_millis * 1000000));
     }
-    if (l->disk_bytes && m->d->can_quota) {
-        char text[24];
-        (void)snprintf(text, sizeof(text), "%llu", (unsigned long long)l->disk_bytes);
-        struct json *storage = json_object_new();
-        set_text(storage, "size", text);
-        json_set(host, "StorageOpt", storage);
-    }
+    engine_disk_into(m->d, l, host);
     if (l->gpus) {
         struct json *request = json_object_new(), *caps = json_array_new(), *all = json_array_new();
         push_text(caps, "gpu");

@@ -58,7 +58,7 @@ int container_make(struct making *m, const char *name, struct json *body, const 
         const char *cid = json_cstr(json_get(a.json, "Id"));
         if (a.status == 201 && cid) {
             (void)snprintf(ret_cid, CONTAINER_ID_MAX, "%s", cid);
-            return 0;
+            return limits_kept(json_get(a.json, "Warnings"), &pull->limits, e);
         }
         if (names_image(&a) && !pulled) {
             if (fetch_image(m, image, pull, ret_stage, e) < 0) {
@@ -79,6 +79,9 @@ int container_make(struct making *m, const char *name, struct json *body, const 
         }
         (void)engine_check(&a, "create", e);
         engine_err_as_io(e);
+        if (str_find_str(str_from(a.message), STR("storage-opt")) >= 0) {
+            e->code = ERR_INVALID; /* resourceLimits.disk, on an engine elsewhere */
+        }
         return -1;
     }
 }
@@ -313,7 +316,8 @@ static int check_spec(const struct docker *d, const struct runtime_spec *spec, s
                        "sandbox, is %s",
                        spec->os, spec->arch, d->arch);
     }
-    if (spec_is_windows(spec) && windows_check(d, spec, e) < 0) {
+    if (spec_is_windows(spec) ? windows_check(d, spec, e) < 0
+                              : engine_disk_check(d, &spec->limits, e) < 0) {
         return -1;
     }
     return check_policy(d, spec, e);
@@ -339,13 +343,18 @@ int docker_create(struct runtime *rt, const struct runtime_spec *spec,
     }
     FAULT_POINT("docker.create.begin");
     named_volumes_init(&m.volumes);
+    m.volumes.id = spec->id;
+    index_creating(m.d, spec->id, true);
     int r = named_volumes_prepare(m.d, spec, &m.volumes, ret_stage, e);
+    FAULT_POINT("docker.create.volumes");
     r = r < 0 ? r : run(&m, ret_stage, e);
     ossfs_let_go(m.d, m.volumes.ossfs);
     if (r < 0) {
         named_volumes_undo(m.d, &m.volumes);
         ossfs_release(m.d, m.volumes.ossfs);
     }
+    hold_drop(m.d, &m.volumes);
     named_volumes_done(&m.volumes);
+    index_creating(m.d, spec->id, false);
     return r;
 }

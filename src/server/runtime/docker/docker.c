@@ -189,19 +189,6 @@ static const char *normal_arch(const char *arch)
     return arch;
 }
 
-static bool disk_has_quota(const struct json *info)
-{
-    const struct json *rows = json_get(info, "DriverStatus");
-    bool overlay = str_eq(json_str(json_get(info, "Driver")), STR("overlay2"));
-    for (size_t i = 0; overlay && json_is_array(rows) && i < json_len(rows); i++) {
-        const struct json *row = json_item(rows, i);
-        if (str_eq(json_str(json_item(row, 0)), STR("Backing Filesystem"))) {
-            return str_eq(json_str(json_item(row, 1)), STR("xfs"));
-        }
-    }
-    return false;
-}
-
 static bool list_has(const struct json *list, const char *word)
 {
     for (size_t i = 0; json_is_array(list) && i < json_len(list); i++) {
@@ -258,7 +245,8 @@ static int open_info(struct docker *d, struct err *e)
     const char *arch = json_cstr(json_get(a.json, "Architecture"));
     (void)snprintf(d->os, sizeof(d->os), "%s", os ? os : "");
     (void)snprintf(d->arch, sizeof(d->arch), "%s", normal_arch(arch ? arch : ""));
-    d->can_quota = disk_has_quota(a.json);
+    engine_disk_open(d, a.json);
+    d->shares_mounts = engine_shares_mounts(d);
     return open_apparmor(d, a.json, e) < 0 ? -1 : open_runtime(d, a.json, e);
 }
 
@@ -305,6 +293,7 @@ static void docker_free(struct runtime *rt)
         free(value);
     }
     map_done(&d->containers);
+    map_done(&d->creating);
     map_done(&d->ossfs_busy);
     (void)pthread_mutex_destroy(&d->ossfs_lock);
     stage_close(d);
@@ -315,6 +304,7 @@ static void docker_free(struct runtime *rt)
     free(d->seccomp);
     free(d->publish_ip);
     free(d->public_host);
+    free(d->disk);
     config_unref(d->cfg);
     free(d);
 }
@@ -339,6 +329,7 @@ static const struct runtime_ops docker_ops = {
     .found = docker_found,
     .check = docker_check,
     .sweep = docker_sweep,
+    .must_fetch = docker_must_fetch,
     .free = docker_free,
 };
 
@@ -352,6 +343,7 @@ static int docker_open(struct docker *d, struct err *e)
         open_seccomp(d, e) < 0 || stage_open(d, e) < 0) {
         return -1;
     }
+    hold_clear(d);
     open_addresses(d);
     if (*d->cfg->runtime.execd_image) {
         log_debug("runtime.execd_image is only used for Windows: the server carries its own execd");

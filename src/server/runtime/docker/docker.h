@@ -8,6 +8,8 @@
  *   ports.c    host ports                  volumes.c binds and named volumes
  *   sidecar.c  egress                      windows.c the Windows profile
  *   life.c     remove, pause, resume, list look.c    logs, numbers, words
+ *   hold.c     what is mounted, where nobody can change it
+ *   disk.c     room and speed of the disk   words.c   what a container wrote
  *   found.c    sandboxes made by another server of the protocol */
 
 #include <pthread.h>
@@ -40,6 +42,9 @@
 /* Ours: which server made it. Without it: one of the reference's. */
 #define LABEL_SERVER LABEL_PREFIX "server"
 
+/* Ours, on images: which server made this snapshot. */
+#define LABEL_SNAPSHOT_BY LABEL_PREFIX "snapshot-by"
+
 #define SNAPSHOT_REPO "opensandbox-snapshots"
 #define CONTAINER_NAME "sandbox-%s"
 #define SIDECAR_NAME "sandbox-egress-%s"
@@ -69,6 +74,7 @@ struct container {
     bool is_leaving;  /* being removed by us */
     bool has_sidecar;
     bool lost_sidecar;           /* it ended, and we ended the sandbox for it */
+    bool has_snapshot;           /* its image was one */
     bool has_volumes;            /* named volumes or buckets that go with it */
     enum runtime_state expected; /* what we are making it right now; RT_MISSING: nothing */
     uint64_t stats_cpu_ns, stats_at_us;
@@ -94,17 +100,22 @@ struct docker {
     char server[40];          /* value of LABEL_SERVER */
     char os[16], arch[16];    /* of the engine's machine */
     bool can_quota;           /* the engine's disk can limit a writable layer */
+    char storage[80];         /* "overlay2 on xfs" */
+    char *disk;               /* "/dev/vda", what its data is on; NULL: not known here */
+    unsigned commits;         /* atomic: snapshots being taken */
     struct {
         bool mounts; /* bind mounts of our own files; else they are uploaded */
         char *execd; /* the files that are mounted */
         char *bootstrap;
         struct buf tar; /* the archive that is uploaded */
     } stage;
+    bool shares_mounts; /* the engine sees what we mount */
     struct ports ports;
 
     pthread_mutex_t lock; /* a leaf, never held across I/O: loop threads take it */
     pthread_cond_t changed;
     struct map containers; /* sandbox id -> struct container */
+    struct map creating;   /* sandbox id -> not NULL: a create is at work */
 
     pthread_mutex_t ossfs_lock; /* held while buckets are mounted and unmounted */
     struct map ossfs_busy;      /* path -> creates at work that mounted it */
@@ -134,6 +145,9 @@ bool index_get(struct docker *d, const char *id, struct container *ret);
 void index_put(struct docker *d, const struct container *c); /* keeps what only we know */
 void index_del(struct docker *d, const char *id);
 void index_set_up(struct docker *d, const char *id);
+/* A create of this id is at work, and what was made for it is not its leftovers. */
+void index_creating(struct docker *d, const char *id, bool creating);
+bool index_is_creating(struct docker *d, const char *id);
 void index_expect(struct docker *d, const char *id, enum runtime_state state);
 void index_leaving(struct docker *d, const char *id, bool leaving);
 /* One call: everything with the label. The array belongs to the answer. */
@@ -141,6 +155,10 @@ int index_refresh(struct docker *d, struct engine_answer *ret, struct err *e);
 /* The engine's name for the container of a sandbox: by index, else by asking for the label.
  * ERR_NOT_FOUND. */
 int container_find(struct docker *d, const char *id, char ret[CONTAINER_ID_MAX], struct err *e);
+/* Removes the image of a deleted snapshot when nothing needs it any more. */
+void snapshot_image_release(struct docker *d, const char *image_id);
+int snapshots_sweep(struct docker *d, bool (*is_known)(const char *id, void *arg), void *arg,
+                    struct err *e);
 /* Inspects; -1 with ERR_NOT_FOUND when it is gone. */
 int container_inspect(struct docker *d, const char *cid, struct engine_answer *ret, struct err *e);
 
@@ -158,7 +176,14 @@ void ports_give(struct ports *p, uint16_t port);
 /* The image is there afterwards, in the platform that was asked for. */
 int image_pull(struct docker *d, const struct runtime_spec *spec, const char *image, struct err *e);
 
+/* Will a create have to pull? Asks the engine. */
+bool docker_must_fetch(struct runtime *rt, const struct runtime_spec *spec);
+
 /* ---- stage.c ---- */
+/* This directory is the same one for the engine. */
+bool engine_sees(const struct docker *d, const char *dir);
+/* It has the same mounts as we have, and we may add some. */
+bool engine_shares_mounts(const struct docker *d);
 int stage_open(struct docker *d, struct err *e);
 void stage_close(struct docker *d);
 /* Adds the mounts to `binds`, where that is the way. */
@@ -179,6 +204,8 @@ struct volume_plan {
     struct json *ossfs;   /* array: where its buckets are mounted */
     char made[64][256];   /* named volumes made for this create */
     size_t n_made;
+    size_t n_held; /* what the engine is to find where we put it: see hold.c */
+    const char *id;
 };
 void named_volumes_init(struct volume_plan *v);
 int named_volumes_prepare(struct docker *d, const struct runtime_spec *spec, struct volume_plan *v,
@@ -193,9 +220,21 @@ void named_volumes_undo(struct docker *d, struct volume_plan *v);
 void named_volumes_done(struct volume_plan *v);
 /* Removes the volumes named in a label's JSON array, if they are the server's own. */
 void named_volumes_remove_managed(struct docker *d, const char *label);
+/* It has lost a user: goes if it was made to go with a sandbox that is not there any more. */
+void named_volume_lost_user(struct docker *d, const char *name);
 /* Named volumes of ours whose sandbox nobody knows. */
 int named_volumes_sweep(struct docker *d, bool (*is_known)(const char *id, void *arg), void *arg,
                         struct err *e);
+
+/* ---- hold.c ---- */
+/* Puts what the descriptor is where only we can change anything, and tells where: the engine takes
+ * nothing but paths, and looks at them later than we do. Takes fd, which may be an error. */
+int hold_put(const struct docker *d, struct volume_plan *plan, int fd, char out[4096],
+             struct err *e);
+/* The container has its own by now, or will never. */
+void hold_drop(const struct docker *d, struct volume_plan *plan);
+/* What creates that were cut short have left. */
+void hold_clear(const struct docker *d);
 
 /* ---- binds.c ---- */
 /* Finds or makes what the volume is, and adds it to the plan. */
@@ -205,6 +244,30 @@ int bind_add(struct docker *d, const struct runtime_spec *spec, const struct vol
 void ossfs_let_go(struct docker *d, const struct json *paths);
 /* Unmounts those that no sandbox has any more. */
 void ossfs_release(struct docker *d, const struct json *paths);
+
+/* ---- disk.c ---- */
+void engine_disk_open(struct docker *d, const struct json *info);
+/* ERR_INVALID when a limit could not be kept. */
+int engine_disk_check(const struct docker *d, const struct runtime_limits *l, struct err *e);
+void engine_disk_into(const struct docker *d, const struct runtime_limits *l, struct json *host);
+bool mount_has_quota(struct str mountinfo, unsigned dev_major, unsigned dev_minor);
+/* The engine warns of limits that it leaves out: ERR_INVALID if one of them was asked for. */
+int limits_kept(const struct json *warnings, const struct runtime_limits *l, struct err *e);
+
+/* ---- words.c ---- */
+/* The engine puts eight bytes in front of each piece, unless the container has a terminal. */
+void logs_unframe(struct str in, struct buf *out);
+/* The last `tail` lines that are not execd's own. */
+void logs_without_execd(struct str text, unsigned tail, struct buf *out);
+/* How the entrypoint ended, in execd's words. */
+struct last_words {
+    bool has_ended, oom;
+    int code, signal;
+    char failed[200]; /* why it could not be started; "": it could */
+};
+void last_words_read(struct str text, struct last_words *ret);
+/* An exit code alone cannot tell `exit 137` from a kill. */
+void status_by_words(const struct last_words *w, bool oom_killed, struct runtime_status *st);
 
 /* ---- body.c ---- */
 struct making {

@@ -52,6 +52,7 @@ static void labels_into(const struct json *labels, struct container *c)
     c->execd_port = port_of(labels, LABEL_EXECD_PORT);
     c->http_port = port_of(labels, LABEL_HTTP_PORT);
     c->has_sidecar = label_get(labels, LABEL_TOKEN) != NULL;
+    c->has_snapshot = label_get(labels, LABEL_SNAPSHOT) != NULL;
     c->has_volumes = label_get(labels, LABEL_VOLUMES) || label_get(labels, LABEL_OSSFS);
 }
 
@@ -68,6 +69,16 @@ static void address_into(const struct json *networks, struct container *c)
             return;
         }
     }
+}
+
+static bool has_named_volume(const struct json *mounts)
+{
+    for (size_t i = 0; json_is_array(mounts) && i < json_len(mounts); i++) {
+        if (str_eq(json_str(json_get(json_item(mounts, i), "Type")), STR("volume"))) {
+            return true;
+        }
+    }
+    return false;
 }
 
 static enum runtime_state state_of_word(const char *word)
@@ -94,6 +105,7 @@ bool container_from_list(const struct json *j, struct container *ret)
     ret->state = state_of_word(json_cstr(json_get(j, "State")));
     const char *mode = json_cstr(json_at(j, "HostConfig.NetworkMode"));
     ret->is_host_net = mode && strcmp(mode, "host") == 0;
+    ret->has_volumes |= has_named_volume(json_get(j, "Mounts"));
     address_into(json_at(j, "NetworkSettings.Networks"), ret);
     return ret->id[0] && ret->cid[0] && !label_get(json_get(j, "Labels"), LABEL_SIDECAR);
 }
@@ -106,6 +118,7 @@ void container_from_inspect(const struct json *j, struct container *ret)
     ret->state = state_of_word(json_cstr(json_at(j, "State.Status")));
     const char *mode = json_cstr(json_at(j, "HostConfig.NetworkMode"));
     ret->is_host_net = mode && strcmp(mode, "host") == 0;
+    ret->has_volumes |= has_named_volume(json_get(j, "Mounts"));
     address_into(json_at(j, "NetworkSettings.Networks"), ret);
 }
 
@@ -114,19 +127,6 @@ static int64_t time_of(const struct json *j)
     int64_t us = 0;
     struct str s = json_str(j);
     return s.p && !str_starts(s, STR("0001-")) && rfc3339_parse(s, &us) == 0 ? us : 0;
-}
-
-/* The engine, execd and shells all tell of a signal as 128 + its number. */
-static void exit_by_signal(struct runtime_status *st)
-{
-    if (st->exit != EXIT_CODE || st->exit_code <= 128 || st->exit_code > 128 + 31) {
-        return;
-    }
-    if (!st->detail[0]) {
-        (void)snprintf(st->detail, sizeof(st->detail), "exit code %d", st->exit_code);
-    }
-    st->exit = EXIT_SIGNAL;
-    st->exit_code -= 128;
 }
 
 void status_from_inspect(const struct json *j, struct runtime_status *ret)
@@ -142,12 +142,7 @@ void status_from_inspect(const struct json *j, struct runtime_status *ret)
     }
     ret->exit = EXIT_CODE;
     ret->exit_code = (int)json_int(json_get(st, "ExitCode"), -1);
-    /* The flag is also set when only a child of the entrypoint was killed. */
-    if (json_bool(json_get(st, "OOMKilled"), false) && ret->exit_code != 0) {
-        ret->exit = EXIT_OOM;
-    }
     copy(json_cstr(json_get(st, "Error")), ret->detail, sizeof(ret->detail));
-    exit_by_signal(ret);
 }
 
 /* A list has the exit code only in its sentence: "Exited (7) 2 minutes ago". */
@@ -168,7 +163,6 @@ void status_from_list(const struct json *j, struct runtime_status *ret)
         ret->exit = EXIT_CODE;
         ret->exit_code = (int)code;
     }
-    exit_by_signal(ret);
 }
 
 /* ---- the index ---- */
@@ -226,6 +220,25 @@ void index_set_up(struct docker *d, const char *id)
         c->is_up = true;
     }
     (void)pthread_mutex_unlock(&d->lock);
+}
+
+void index_creating(struct docker *d, const char *id, bool creating)
+{
+    (void)pthread_mutex_lock(&d->lock);
+    if (creating) {
+        (void)map_put(&d->creating, str_from(id), d);
+    } else {
+        (void)map_del(&d->creating, str_from(id));
+    }
+    (void)pthread_mutex_unlock(&d->lock);
+}
+
+bool index_is_creating(struct docker *d, const char *id)
+{
+    (void)pthread_mutex_lock(&d->lock);
+    bool creating = map_get(&d->creating, str_from(id)) != NULL;
+    (void)pthread_mutex_unlock(&d->lock);
+    return creating;
 }
 
 void index_expect(struct docker *d, const char *id, enum runtime_state state)

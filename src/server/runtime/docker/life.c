@@ -12,8 +12,6 @@
 #include "base/must.h"
 #include "server/runtime/docker/docker.h"
 
-#define COMMIT_TIMEOUT_MS 1800000u
-
 /* ---- remove ---- */
 
 /* Somebody else is at it: until it is gone. */
@@ -56,12 +54,16 @@ int container_remove(struct docker *d, const char *name, struct err *e)
 /* What goes with a container: names and paths out of its labels. */
 struct belongings {
     char *volumes, *ossfs;
+    struct json *shared; /* names of volumes, also of those that it did not bring */
+    char *image;         /* of a sandbox that began at a snapshot */
 };
 
 static void belongings_done(struct belongings *b)
 {
     free(b->volumes);
     free(b->ossfs);
+    free(b->image);
+    json_free(b->shared);
 }
 
 static char *own_label(const struct json *labels, const struct json *image, const char *name)
@@ -92,6 +94,15 @@ static void belongings_find(struct docker *d, const char *cid, struct belongings
     const struct json *inherited = json_at(image.json, "Config.Labels");
     ret->volumes = own_label(labels, inherited, LABEL_VOLUMES);
     ret->ossfs = own_label(labels, inherited, LABEL_OSSFS);
+    const struct json *mounts = json_get(a.json, "Mounts");
+    ret->shared = json_array_new();
+    for (size_t i = 0; json_is_array(mounts) && i < json_len(mounts); i++) {
+        struct str name = json_str(json_get(json_item(mounts, i), "Name"));
+        if (name.p) {
+            json_push(ret->shared, json_string_new(name));
+        }
+    }
+    ret->image = label_get(labels, LABEL_SNAPSHOT) && image_id ? xstrdup(image_id) : NULL;
 }
 
 static void belongings_remove(struct docker *d, const struct belongings *b)
@@ -103,6 +114,12 @@ static void belongings_remove(struct docker *d, const struct belongings *b)
         struct err ignored = {0};
         cleanup_(json_free) struct json *paths = json_parse(str_from(b->ossfs), &ignored);
         ossfs_release(d, paths);
+    }
+    for (size_t i = 0; i < json_len(b->shared); i++) {
+        named_volume_lost_user(d, json_cstr(json_item(b->shared, i)));
+    }
+    if (b->image) {
+        snapshot_image_release(d, b->image);
     }
 }
 
@@ -119,15 +136,16 @@ static int remove_all(struct docker *d, const char *id, const char *cid, bool si
 }
 
 static int remove_found(struct docker *d, const char *id, const char *cid, bool sidecar,
-                        bool has_volumes, struct err *e)
+                        bool has_belongings, struct err *e)
 {
     struct belongings b = {0};
-    if (has_volumes) {
+    if (has_belongings) {
         belongings_find(d, cid, &b);
     }
     int r = remove_all(d, id, cid, sidecar, e);
     if (r == 0) {
         belongings_remove(d, &b);
+        FAULT_POINT("docker.remove.belongings");
     }
     belongings_done(&b);
     return r;
@@ -150,7 +168,8 @@ int docker_remove(struct runtime *rt, const char *id, struct err *e)
         *e = (struct err){0};
         (void)snprintf(cid, sizeof(cid), CONTAINER_NAME, id);
     }
-    if (remove_found(d, id, cid, !known || c.has_sidecar, !known || c.has_volumes, e) < 0) {
+    bool belongings = !known || c.has_volumes || c.has_snapshot;
+    if (remove_found(d, id, cid, !known || c.has_sidecar, belongings, e) < 0) {
         index_leaving(d, id, false);
         return -1;
     }
@@ -176,12 +195,18 @@ static int change(struct docker *d, const char *id, const char *verb, enum runti
 
 int docker_pause(struct runtime *rt, const char *id, struct err *e)
 {
-    return change(docker_of(rt), id, "pause", RT_PAUSED, e);
+    FAULT_POINT("docker.pause.begin");
+    int r = change(docker_of(rt), id, "pause", RT_PAUSED, e);
+    FAULT_POINT("docker.pause.paused");
+    return r;
 }
 
 int docker_resume(struct runtime *rt, const char *id, struct err *e)
 {
-    return change(docker_of(rt), id, "unpause", RT_RUNNING, e);
+    FAULT_POINT("docker.resume.begin");
+    int r = change(docker_of(rt), id, "unpause", RT_RUNNING, e);
+    FAULT_POINT("docker.resume.running");
+    return r;
 }
 
 /* ---- looking ---- */
@@ -205,6 +230,15 @@ int docker_inspect(struct runtime *rt, const char *id, struct runtime_status *re
         index_put(d, &c);
     }
     status_from_inspect(a.json, ret);
+    if (ret->state == RT_EXITED && ret->exit_code != 0) {
+        cleanup_(buf_done) struct buf said = BUF_INIT(DOCKER_BODY_MAX);
+        struct err silent = {0}; /* a driver that keeps no logs: the exit code is all there is */
+        struct last_words w;
+        (void)container_logs(d, cid, DOCKER_EXECD_LINES, 0, &said, &silent);
+        last_words_read(buf_str(&said), &w);
+        /* The engine's flag is also set when only a child of the entrypoint was killed. */
+        status_by_words(&w, json_bool(json_at(a.json, "State.OOMKilled"), false), ret);
+    }
     if (ret->state == RT_EXITED && index_get(d, id, &c) && c.lost_sidecar) {
         (void)snprintf(ret->detail, sizeof(ret->detail),
                        "its egress sidecar ended, and its network with it");
@@ -257,7 +291,7 @@ static int sweep_containers(struct docker *d, bool (*is_known)(const char *id, v
             !label_is(json_get(j, "Labels"), LABEL_SERVER, d->server) || is_known(c.id, arg)) {
             continue;
         }
-        if (remove_found(d, c.id, c.cid, c.has_sidecar, c.has_volumes, e) < 0) {
+        if (remove_found(d, c.id, c.cid, c.has_sidecar, c.has_volumes || c.has_snapshot, e) < 0) {
             return -1;
         }
         index_del(d, c.id);
@@ -303,57 +337,6 @@ int docker_sweep(struct runtime *rt, bool (*is_known)(const char *id, void *arg)
     int containers = sweep_containers(d, is_known, arg, e);
     int sidecars = containers < 0 ? -1 : sweep_sidecars(d, is_known, arg, e);
     int volumes = sidecars < 0 ? -1 : named_volumes_sweep(d, is_known, arg, e);
-    return volumes < 0 ? -1 : containers + sidecars + volumes;
-}
-
-/* ---- snapshots ---- */
-
-int docker_snapshot(struct runtime *rt, const char *id, const char *snapshot_id, struct err *e)
-{
-    static const char *const own[] = {
-        LABEL_ID,       LABEL_EXPIRES,    LABEL_MANUAL,    LABEL_OS,    LABEL_ARCH,
-        LABEL_SNAPSHOT, LABEL_EXECD_PORT, LABEL_HTTP_PORT, LABEL_OSSFS, LABEL_VOLUMES,
-        LABEL_TOKEN,    LABEL_RENEW,      LABEL_SIDECAR,   LABEL_SERVER};
-    struct docker *d = docker_of(rt);
-    char cid[CONTAINER_ID_MAX], path[PATH_TEXT_MAX];
-    if (container_find(d, id, cid, e) < 0) {
-        return -1;
-    }
-    /* The image shall not say of its sandboxes what was true of its source. */
-    cleanup_(json_free) struct json *body = json_object_new();
-    struct json *labels = json_object_new();
-    for (size_t i = 0; i < ARRAY_LEN(own); i++) {
-        json_set(labels, own[i], json_string_new(STR("")));
-    }
-    json_set(body, "Labels", labels);
-    (void)snprintf(path, sizeof(path),
-                   "/commit?container=%s&repo=" SNAPSHOT_REPO "&tag=%s&pause=true", cid,
-                   snapshot_id);
-    /* It is paused meanwhile, and goes on by itself: no news. */
-    index_expect(d, id, RT_PAUSED);
-    struct engine_call c = {
-        .method = "POST", .path = path, .body = body, .timeout_ms = COMMIT_TIMEOUT_MS};
-    cleanup_(engine_answer_done) struct engine_answer a;
-    int r = engine_do(&d->engine, &c, &a, e);
-    index_expect(d, id, RT_MISSING);
-    return r < 0 ? -1 : engine_check(&a, "commit", e);
-}
-
-int docker_snapshot_remove(struct runtime *rt, const char *snapshot_id, struct err *e)
-{
-    char path[PATH_TEXT_MAX];
-    (void)snprintf(path, sizeof(path), "/images/" SNAPSHOT_REPO ":%s", snapshot_id);
-    return engine_run(&docker_of(rt)->engine, "DELETE", path, 404, "image of the snapshot", e);
-}
-
-int docker_snapshot_exists(struct runtime *rt, const char *snapshot_id, struct err *e)
-{
-    char path[PATH_TEXT_MAX];
-    (void)snprintf(path, sizeof(path), "/images/" SNAPSHOT_REPO ":%s/json", snapshot_id);
-    struct engine_call c = {.path = path};
-    cleanup_(engine_answer_done) struct engine_answer a;
-    if (engine_do(&docker_of(rt)->engine, &c, &a, e) < 0) {
-        return -1;
-    }
-    return a.status == 404 ? 0 : engine_check(&a, "image of the snapshot", e) < 0 ? -1 : 1;
+    int images = volumes < 0 ? -1 : snapshots_sweep(d, is_known, arg, e);
+    return images < 0 ? -1 : containers + sidecars + volumes + images;
 }

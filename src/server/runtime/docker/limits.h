@@ -15,6 +15,7 @@
 #define DOCKER_RECONNECT_MAX_MS 5000u  /* this */
 #define DOCKER_REMOVE_WAIT_MS 30000u   /* for a removal that somebody else began */
 #define DOCKER_SIDECAR_WAIT_MS 30000u  /* for the egress sidecar to answer */
+#define DOCKER_EXECD_LINES 64u         /* lines of execd itself that are looked through */
 #define DOCKER_LOGS_MAX (8u << 20)     /* bytes that one reading of logs returns */
 #define DOCKER_STRAY_AGE_S 600         /* age at which a sidecar of another server is a leftover */
 #define DOCKER_PULL_SILENCE_MS 300000u /* a pull without a word for so long is broken */

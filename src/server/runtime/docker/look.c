@@ -7,28 +7,6 @@
 #include "base/must.h"
 #include "server/runtime/docker/docker.h"
 
-#define FRAME_HEAD 8
-
-/* The engine puts eight bytes in front of each piece, unless the container has a terminal. */
-static void unframe(struct str in, struct buf *out)
-{
-    bool framed =
-        in.n >= FRAME_HEAD && (unsigned char)in.p[0] <= 2 && !in.p[1] && !in.p[2] && !in.p[3];
-    if (!framed) {
-        (void)buf_add_str(out, in);
-        return;
-    }
-    while (in.n >= FRAME_HEAD) {
-        const unsigned char *h = (const unsigned char *)in.p;
-        size_t n = (size_t)h[4] << 24 | (size_t)h[5] << 16 | (size_t)h[6] << 8 | h[7];
-        n = MIN(n, in.n - FRAME_HEAD);
-        if (buf_add(out, in.p + FRAME_HEAD, n) < 0) {
-            return;
-        }
-        in = str_sub(in, FRAME_HEAD + n, in.n);
-    }
-}
-
 int container_logs(struct docker *d, const char *cid, unsigned tail, int64_t since_us,
                    struct buf *out, struct err *e)
 {
@@ -45,7 +23,7 @@ int container_logs(struct docker *d, const char *cid, unsigned tail, int64_t sin
     if (engine_do(&d->engine, &c, &a, e) < 0 || engine_check(&a, "logs", e) < 0) {
         return -1;
     }
-    unframe(buf_str(&a.body), out);
+    logs_unframe(buf_str(&a.body), out);
     return 0;
 }
 
@@ -54,7 +32,13 @@ int docker_logs(struct runtime *rt, const char *id, unsigned tail, int64_t since
 {
     struct docker *d = docker_of(rt);
     char cid[CONTAINER_ID_MAX];
-    return container_find(d, id, cid, e) < 0 ? -1 : container_logs(d, cid, tail, since_us, out, e);
+    cleanup_(buf_done) struct buf all = BUF_INIT(DOCKER_BODY_MAX);
+    if (container_find(d, id, cid, e) < 0 ||
+        container_logs(d, cid, tail + DOCKER_EXECD_LINES, since_us, &all, e) < 0) {
+        return -1;
+    }
+    logs_without_execd(buf_str(&all), tail, out);
+    return 0;
 }
 
 /* ---- numbers ---- */

@@ -87,7 +87,7 @@ static int explain(struct docker *d, const struct container *c, enum err_code co
 {
     cleanup_(buf_done) struct buf words = BUF_INIT(DOCKER_LOGS_MAX);
     struct err ignored = {0};
-    (void)docker_logs(&d->rt, c->id, 3, 0, &words, &ignored);
+    (void)container_logs(d, c->cid, 3, 0, &words, &ignored);
     struct str text = str_trim(buf_str(&words));
     text = text.n > 300 ? str_sub(text, text.n - 300, text.n) : text;
     if (str_find_str(text, STR("exec format error")) >= 0) {
@@ -104,7 +104,7 @@ static bool has_spoken(struct docker *d, const struct container *c)
 {
     cleanup_(buf_done) struct buf words = BUF_INIT(DOCKER_LOGS_MAX);
     struct err ignored = {0};
-    return docker_logs(&d->rt, c->id, 50, 0, &words, &ignored) == 0 &&
+    return container_logs(d, c->cid, 50, 0, &words, &ignored) == 0 &&
            str_find_str(buf_str(&words), STR("\"listening\"")) >= 0;
 }
 

@@ -174,6 +174,29 @@ static void reference_into(struct buf *path, const char *image)
     (void)percent_encode(path, tag, false);
 }
 
+static bool is_missing(struct docker *d, const struct runtime_spec *spec, const char *image)
+{
+    cleanup_(buf_done) struct buf path = BUF_INIT(16u << 10);
+    cleanup_(engine_answer_done) struct engine_answer a;
+    struct err ignored = {0}; /* the create will say what is wrong */
+    (void)buf_printf(&path, "/images/%s/json", image);
+    struct engine_call c = {.path = buf_cstr(&path)};
+    if (engine_do(&d->engine, &c, &a, &ignored) < 0 || a.status != 200) {
+        return a.status == 404;
+    }
+    const char *os = json_cstr(json_get(a.json, "Os"));
+    const char *arch = json_cstr(json_get(a.json, "Architecture"));
+    return spec->os && !spec_is_windows(spec) && os && arch &&
+           (strcmp(os, spec->os) != 0 || strcmp(arch, spec->arch) != 0);
+}
+
+bool docker_must_fetch(struct runtime *rt, const struct runtime_spec *spec)
+{
+    struct docker *d = docker_of(rt);
+    return (spec->image && !spec->snapshot_id && is_missing(d, spec, spec->image)) ||
+           (spec->egress_policy && is_missing(d, &(struct runtime_spec){0}, d->cfg->egress.image));
+}
+
 int image_pull(struct docker *d, const struct runtime_spec *spec, const char *image, struct err *e)
 {
     cleanup_(buf_done) struct buf path = BUF_INIT(16u << 10), auth = BUF_INIT(64u << 10);

@@ -96,24 +96,45 @@ static char *keep(struct docker *d, int dir, const char *word, struct str conten
     return xasprintf("%s/docker/%s", d->cfg->server.data_dir, name);
 }
 
-/* Whoever listens on the socket has this directory under the same name: then so has the engine. In
- * a container with the engine's socket passed in, this fails. */
-static bool engine_sees(const struct docker *d, const char *dir)
+/* Who listens on the engine's socket; false: not on this machine, or not to be seen from here. */
+static bool engine_peer(const struct docker *d, struct ucred *ret)
 {
     struct sockaddr_un a = {.sun_family = AF_UNIX};
-    struct ucred peer = {0};
-    socklen_t len = sizeof(peer);
-    struct stat own, theirs;
-    cleanup_close int fd = socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0);
-    if (fd < 0 ||
-        str_to_cstr(str_from(d->engine.unix_socket), a.sun_path, sizeof(a.sun_path)) < 0 ||
-        connect(fd, (struct sockaddr *)&a, sizeof(a)) < 0 ||
-        getsockopt(fd, SOL_SOCKET, SO_PEERCRED, &peer, &len) < 0 || peer.pid <= 0) {
+    socklen_t len = sizeof(*ret);
+    cleanup_close int fd =
+        d->engine.unix_socket ? socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0) : -1;
+    return fd >= 0 &&
+           str_to_cstr(str_from(d->engine.unix_socket), a.sun_path, sizeof(a.sun_path)) >= 0 &&
+           connect(fd, (struct sockaddr *)&a, sizeof(a)) == 0 &&
+           getsockopt(fd, SOL_SOCKET, SO_PEERCRED, ret, &len) == 0 && ret->pid > 0;
+}
+
+static bool is_same(const char *a, const char *b)
+{
+    struct stat x, y;
+    return stat(a, &x) == 0 && stat(b, &y) == 0 && x.st_dev == y.st_dev && x.st_ino == y.st_ino;
+}
+
+/* Whoever listens on the socket has this directory under the same name: then so has the engine. In
+ * a container with the engine's socket passed in, this fails. */
+bool engine_sees(const struct docker *d, const char *dir)
+{
+    struct ucred peer;
+    if (!engine_peer(d, &peer)) {
         return false;
     }
     cleanup_free char *path = xasprintf("/proc/%d/root%s", (int)peer.pid, dir);
-    return stat(dir, &own) == 0 && stat(path, &theirs) == 0 && own.st_dev == theirs.st_dev &&
-           own.st_ino == theirs.st_ino;
+    return is_same(dir, path);
+}
+
+bool engine_shares_mounts(const struct docker *d)
+{
+    struct ucred peer;
+    if (geteuid() != 0 || !engine_peer(d, &peer)) {
+        return false;
+    }
+    cleanup_free char *path = xasprintf("/proc/%d/ns/mnt", (int)peer.pid);
+    return is_same("/proc/self/ns/mnt", path);
 }
 
 static bool mounts_are_seen(const struct docker *d, const char *dir)
@@ -122,7 +143,7 @@ static bool mounts_are_seen(const struct docker *d, const char *dir)
     if (strcmp(how, "auto") != 0) {
         return strcmp(how, "mount") == 0;
     }
-    return d->engine.unix_socket && engine_sees(d, dir);
+    return engine_sees(d, dir);
 }
 
 /* An execd for another machine than the engine's would only be noticed by sandboxes that never

@@ -140,6 +140,22 @@ void named_volumes_remove_managed(struct docker *d, const char *label)
     }
 }
 
+void named_volume_lost_user(struct docker *d, const char *name)
+{
+    char cid[CONTAINER_ID_MAX];
+    struct err e = {0}, none = {0};
+    cleanup_(engine_answer_done) struct engine_answer a;
+    if (named_volume_inspect(d, name, &a, &e) < 0 || a.status != 200) {
+        return;
+    }
+    const struct json *labels = json_get(a.json, "Labels");
+    const char *of = label_get(labels, LABEL_VOLUME_OF);
+    if (of && label_is(labels, LABEL_SERVER, d->server) && !index_is_creating(d, of) &&
+        container_find(d, of, cid, &none) < 0 && none.code == ERR_NOT_FOUND) {
+        remove_named(d, name); /* unless there are others still */
+    }
+}
+
 int named_volumes_sweep(struct docker *d, bool (*is_known)(const char *id, void *arg), void *arg,
                         struct err *e)
 {
