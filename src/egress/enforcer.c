@@ -5,15 +5,18 @@
 #include <unistd.h>
 
 #include "base/cleanup.h"
+#include "base/codec.h"
 #include "base/log.h"
 #include "base/must.h"
 #include "base/num.h"
 #include "base/rand.h"
+#include "base/sha256.h"
 #include "egress/egress.h"
 #include "egress/learned.h"
 #include "egress/limits.h"
 #include "egress/nft.h"
 #include "egress/packets.h"
+#include "egress/restore.h"
 #include "egress/ruleset.h"
 
 struct enforcer {
@@ -22,10 +25,34 @@ struct enforcer {
     struct packets *packets; /* NULL: refused packets are not told */
     struct learned learned;
     uint32_t mark, generation;
+    uint32_t old_generation; /* of the worker before us; 0: there was none */
+    char old_digest[RESTORE_DIGEST_LEN + 1];
     uint16_t ports[EGRESS_MAX_REDIRECTS];
     size_t n_ports;
     uint16_t listen_port;
 };
+
+/* The worker before us may have died with connections open that are allowed. */
+static void take_over(struct enforcer *f)
+{
+    static const char *const sets[] = {"learned_v4", "learned_v6", "kept_v4", "kept_v6"};
+    cleanup_(buf_done) struct buf text = BUF_INIT(EGRESS_MAX_SCRIPT);
+    struct err e = {0};
+    size_t n = 0;
+    if (nft_ask(f->nft, "list chain inet " EGRESS_TABLE " pass", &text, &e) < 0 ||
+        !restore_generation(buf_str(&text), &f->old_generation, f->old_digest)) {
+        return; /* the first one here */
+    }
+    for (size_t i = 0; i < ARRAY_LEN(sets); i++) {
+        char ask[64];
+        (void)snprintf(ask, sizeof(ask), "list set inet " EGRESS_TABLE " %s", sets[i]);
+        buf_clear(&text);
+        if (nft_ask(f->nft, ask, &text, &e) == 0) {
+            n += restore_addresses(&f->learned, buf_str(&text), io_now_ms(f->g->loop));
+        }
+    }
+    log_info("rules of an earlier worker are taken over", LOG_I("addresses", n));
+}
 
 struct enforcer *enforcer_new(struct egress *g, struct err *e)
 {
@@ -37,6 +64,9 @@ struct enforcer *enforcer_new(struct egress *g, struct err *e)
     if (!f->nft) {
         enforcer_free(f);
         return NULL;
+    }
+    if (g->cfg.nft) {
+        take_over(f);
     }
     struct err why = {0};
     f->packets = g->cfg.nft ? packets_new(g, &why) : NULL;
@@ -66,17 +96,42 @@ static bool still_allowed(struct str name, void *arg)
     return policy_allows_name(arg, name);
 }
 
+/* Of all that decides about a connection: the policy with its names, and the rules without what is
+ * ours, what was learned, and the ports of the interceptor, which come only after the first rules.
+ */
+static int digest_of(const struct ruleset *rules, char out[RESTORE_DIGEST_LEN + 1], struct err *e)
+{
+    cleanup_(buf_done) struct buf text = BUF_INIT(EGRESS_MAX_SCRIPT);
+    struct ruleset r = *rules;
+    r.generation = r.mark = 0;
+    r.learned = NULL;
+    r.digest = NULL;
+    r.is_there = false;
+    r.n_ports = 0;
+    if (ruleset_format(&r, &text, e) < 0 || policy_format(r.policy, &text, 0) < 0 ||
+        buf_printf(&text, "%d", r.cfg->intercept) < 0) {
+        return e->code ? -1 : err_set(e, ERR_LIMIT, "the packet rules are too long");
+    }
+    struct sha256 hash;
+    uint8_t sum[SHA256_LEN];
+    cleanup_(buf_done) struct buf hex = BUF_INIT(2 * SHA256_LEN);
+    sha256_init(&hash);
+    sha256_add(&hash, buf_str(&text));
+    sha256_done(&hash, sum);
+    (void)hex_encode(&hex, sum, RESTORE_DIGEST_LEN / 2);
+    return str_to_cstr(buf_str(&hex), out, RESTORE_DIGEST_LEN + 1);
+}
+
 static int rules_load(struct enforcer *f, const struct policy *p, struct err *e)
 {
     cleanup_(buf_done) struct buf text = BUF_INIT(EGRESS_MAX_SCRIPT);
     const struct egress_config *c = &f->g->cfg;
-    uint32_t generation = (uint32_t)rand_below(UINT32_MAX - 1) + 1;
+    char digest[RESTORE_DIGEST_LEN + 1];
     struct ruleset r = {
         .cfg = c,
         .policy = p,
         .learned = &f->learned,
         .now_ms = io_now_ms(f->g->loop),
-        .generation = generation,
         .mark = f->mark,
         .uid = c->uid ? c->uid : geteuid(),
         .dns_port = EGRESS_DNS_PORT,
@@ -85,10 +140,29 @@ static int rules_load(struct enforcer *f, const struct policy *p, struct err *e)
         .n_ports = f->n_ports,
         .can_log = f->packets != NULL,
     };
-    if (ruleset_format(&r, &text, e) < 0 || nft_run(f->nft, buf_cstr(&text), e) < 0) {
+    if (digest_of(&r, digest, e) < 0) {
         return -1;
     }
-    f->generation = generation;
+    r.digest = digest;
+    /* What the worker before us let through under this very policy need not be judged again. */
+    bool same = !f->g->is_ready && f->old_generation && strcmp(digest, f->old_digest) == 0;
+    r.generation = same ? f->old_generation : (uint32_t)rand_below(UINT32_MAX - 1) + 1;
+    r.is_there = f->generation || same;
+    if (ruleset_format(&r, &text, e) < 0) {
+        return -1;
+    }
+    int done = nft_run(f->nft, buf_cstr(&text), e);
+    if (done < 0 && r.is_there) { /* somebody took it away, or the kernel is too old for that */
+        log_warn("the packet rules are made anew", LOG_ERR(e));
+        *e = (struct err){0};
+        buf_clear(&text);
+        r.is_there = false;
+        done = ruleset_format(&r, &text, e) < 0 ? -1 : nft_run(f->nft, buf_cstr(&text), e);
+    }
+    if (done < 0) {
+        return -1;
+    }
+    f->generation = r.generation;
     return 0;
 }
 
@@ -121,7 +195,7 @@ int enforcer_learn(struct enforcer *f, struct str name, const struct ip *ips, si
             made_room = true;
         }
         if (c == LEARNED_NEW) {
-            ruleset_learn(&text, &ips[i], timeout_s);
+            ruleset_learn(&text, learned_find(&f->learned, &ips[i]), timeout_s);
         }
     }
     if (f->g->cfg.nft && text.len && nft_run(f->nft, buf_cstr(&text), e) < 0) {

@@ -26,6 +26,9 @@
 #define EGRESS_PACKETS_PER_S 100        /* refused packets listed per destination and second */
 #define EGRESS_PACKETS_ALL_PER_S 2000   /* and in all; more are only counted */
 #define EGRESS_PACKET_PLACES 4096       /* destinations told apart for that */
+#define EGRESS_LOG_MAX (16 << 20)       /* bytes of a log file; then the oldest lines go */
+#define EGRESS_LOG_KEEP (8 << 20)       /* bytes of it that stay */
+#define EGRESS_LOG_LOOK_MS 10000u       /* between two looks at its size */
 #define EGRESS_MAX_WEBHOOKS 256         /* refusals waiting for the webhook; more are dropped */
 #define EGRESS_WEBHOOK_TRIES 4          /* attempts to deliver one */
 #define EGRESS_WEBHOOK_TIMEOUT_MS 5000u /* of each attempt */

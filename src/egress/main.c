@@ -10,6 +10,7 @@
 #include "egress/egress.h"
 #include "egress/guard.h"
 #include "egress/intercept/intercept.h"
+#include "egress/logfile.h"
 #include "egress/privilege.h"
 #include "egress/vault/api.h"
 
@@ -40,7 +41,7 @@ static int log_place(void)
         if (!*place || strcmp(place, "stdout") == 0) {
             continue;
         }
-        int fd = open(place, O_WRONLY | O_CREAT | O_APPEND | O_CLOEXEC, 0640);
+        int fd = open(place, O_RDWR | O_CREAT | O_APPEND | O_CLOEXEC, 0640);
         if (fd >= 0) {
             return fd;
         }
@@ -69,7 +70,7 @@ static int enter_state_dir(struct egress_config *c, struct err *e)
     return 0;
 }
 
-static int run(void)
+static int run(int log_fd)
 {
     struct egress_config cfg;
     struct err e = {0};
@@ -94,7 +95,9 @@ static int run(void)
              LOG_S("mode", cfg.nft ? "dns+nft" : "dns"),
              LOG_S("layout", cfg.inside ? "gateway" : "shared"));
     detach_ready();
+    struct logfile *log = logfile_new(g->loop, log_fd);
     io_loop_run(g->loop);
+    logfile_free(log);
     egress_free(g);
     egress_config_done(&cfg);
     return 0;
@@ -106,7 +109,8 @@ int main(int argc, char **argv)
         (void)printf("opensandbox-egress %s\n", OSB_VERSION);
         return 0;
     }
-    log_init(LOG_INFO, LOG_JSON, log_place());
+    int log_fd = log_place();
+    log_init(LOG_INFO, LOG_JSON, log_fd);
     if (argc == 2 && strcmp(argv[1], "--supervise") == 0) {
         return guard_run();
     }
@@ -123,5 +127,5 @@ int main(int argc, char **argv)
         (void)fputs(usage, help ? stdout : stderr);
         return help ? 0 : 2;
     }
-    return run();
+    return run(log_fd);
 }

@@ -14,6 +14,7 @@
 #include "base/must.h"
 #include "egress/limits.h"
 #include "egress/packets.h"
+#include "egress/restore.h"
 
 /* Addresses and names of public resolvers that speak DNS over HTTPS. Under default deny they can
  * only be reached when named themselves: a wildcard that happens to cover one is no wish for it. */
@@ -154,7 +155,7 @@ static void put_doh_set(struct buf *out, const struct ruleset *r, int family)
 static void put_learned_set(struct buf *out, const struct ruleset *r, int family, bool alive)
 {
     struct set_text t = {out, family, 0};
-    char text[IP_TEXT_MAX], with_time[IP_TEXT_MAX + 32];
+    char text[IP_TEXT_MAX];
     size_t it = 0;
     void *v;
     set_begin(&t, alive ? "learned" : "kept", alive ? "    flags timeout\n    size 65535\n" : "");
@@ -163,12 +164,12 @@ static void put_learned_set(struct buf *out, const struct ruleset *r, int family
         if (a->ip.family != family || (a->expires_ms > r->now_ms) != alive) {
             continue;
         }
-        (void)ip_format(&a->ip, text);
+        element(&t, ip_format(&a->ip, text));
         if (alive) {
-            (void)snprintf(with_time, sizeof(with_time), "%s timeout %llus", text,
-                           (unsigned long long)(a->expires_ms - r->now_ms) / 1000 + 1);
+            (void)buf_printf(out, " timeout %llus",
+                             (unsigned long long)(a->expires_ms - r->now_ms) / 1000 + 1);
         }
-        element(&t, alive ? with_time : text);
+        restore_comment(out, a);
     }
     set_end(&t);
 }
@@ -241,7 +242,11 @@ static void put_tell(struct buf *out, const struct ruleset *r)
 
 static void put_helpers(struct buf *out, const struct ruleset *r)
 {
-    (void)buf_printf(out, "  chain pass {\n    ct mark set 0x%08x accept\n  }\n", r->generation);
+    (void)buf_printf(out, "  chain pass {\n    ct mark set 0x%08x accept", r->generation);
+    if (r->digest) {
+        (void)buf_printf(out, " comment \"" RESTORE_POLICY " %s\"", r->digest);
+    }
+    (void)buf_add_cstr(out, "\n  }\n");
     put_tell(out, r);
     (void)buf_add_cstr(out, "  chain refuse {\n    counter\n    jump tell\n"
                             "    meta l4proto tcp reject with tcp reset\n"
@@ -359,11 +364,32 @@ static void put_shared(struct buf *out, const struct ruleset *r)
     put_redirects(out, r);
 }
 
+/* The kernel takes rules and sets of a new generation together, but a packet that is just on its
+ * way through the old rules already finds the new contents of a set: in a set that was deleted it
+ * finds nothing, and would be refused although it is allowed before and after. So a table that
+ * stands keeps its sets. */
+static void put_before(struct buf *out, const struct ruleset *r)
+{
+    static const char *const sets[] = {"deny", "allow", "learned", "kept", "doh"};
+    if (!r->is_there) {
+        /* An empty declaration, so that the deletion finds something the first time too. */
+        (void)buf_add_cstr(out, "table inet " EGRESS_TABLE " {}\n"
+                                "delete table inet " EGRESS_TABLE "\n");
+        return;
+    }
+    (void)buf_add_cstr(out, "flush table inet " EGRESS_TABLE "\n");
+    for (size_t i = 0; r->cfg->nft && i < ARRAY_LEN(sets); i++) {
+        (void)buf_printf(out,
+                         "flush set inet " EGRESS_TABLE " %s_v4\n"
+                         "flush set inet " EGRESS_TABLE " %s_v6\n",
+                         sets[i], sets[i]);
+    }
+}
+
 int ruleset_format(const struct ruleset *r, struct buf *out, struct err *e)
 {
-    /* An empty declaration first, so that the deletion finds something the first time too. */
-    (void)buf_add_cstr(out, "table inet " EGRESS_TABLE " {}\ndelete table inet " EGRESS_TABLE
-                            "\ntable inet " EGRESS_TABLE " {\n");
+    put_before(out, r);
+    (void)buf_add_cstr(out, "table inet " EGRESS_TABLE " {\n");
     if (r->cfg->nft) {
         put_sets(out, r);
         put_helpers(out, r);
@@ -380,16 +406,18 @@ int ruleset_format(const struct ruleset *r, struct buf *out, struct err *e)
 
 /* Adding what is there does not refresh its time, and deleting what has just expired would fail:
  * so it is made sure to be there, deleted, and added, in one transaction. */
-void ruleset_learn(struct buf *out, const struct ip *ip, uint32_t timeout_s)
+void ruleset_learn(struct buf *out, const struct learned_addr *a, uint32_t timeout_s)
 {
     char text[IP_TEXT_MAX];
-    int f = ip->family;
-    (void)ip_format(ip, text);
+    int f = a->ip.family;
+    (void)ip_format(&a->ip, text);
     (void)buf_printf(out,
                      "add element inet " EGRESS_TABLE " learned_v%d { %s timeout %us }\n"
                      "delete element inet " EGRESS_TABLE " learned_v%d { %s }\n"
-                     "add element inet " EGRESS_TABLE " learned_v%d { %s timeout %us }\n",
+                     "add element inet " EGRESS_TABLE " learned_v%d { %s timeout %us",
                      f, text, timeout_s, f, text, f, text, timeout_s);
+    restore_comment(out, a);
+    (void)buf_add_cstr(out, " }\n");
 }
 
 void ruleset_forget(struct buf *out, const struct ip *ip)

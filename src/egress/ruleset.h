@@ -21,16 +21,18 @@ struct ruleset {
     const struct learned *learned;
     uint64_t now_ms;
     uint32_t generation; /* connections judged by this very policy carry it */
+    const char *digest;  /* of what decides, or NULL: written beside the generation */
     uint32_t mark, uid;  /* ours, in the shared layout */
     uint16_t dns_port, listen_port;
     const uint16_t *ports; /* handed to the interceptor at listen_port */
     size_t n_ports;
     bool can_log;
+    bool is_there; /* the table stands, made of the same parts: only their contents change */
 };
 
 int ruleset_format(const struct ruleset *r, struct buf *out, struct err *e);
 /* The commands that let an address in for so long, whatever it had before; or that take it out. */
-void ruleset_learn(struct buf *out, const struct ip *ip, uint32_t timeout_s);
+void ruleset_learn(struct buf *out, const struct learned_addr *a, uint32_t timeout_s);
 void ruleset_forget(struct buf *out, const struct ip *ip);
 /* Well-known name servers over HTTPS. */
 bool ruleset_is_doh_name(struct str name);

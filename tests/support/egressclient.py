@@ -131,5 +131,46 @@ def ping(ip, text, spoil=False):
     return s.sendto(bytes(msg), (ip, 0))
 
 
+def hold(ip, note, port=9999):
+    """Keeps one connection busy until it breaks; the file says how often something came back, and why it ended."""
+    n = 0
+    try:
+        s = socket.create_connection((ip, port), 20)
+        s.settimeout(20)
+        while True:
+            s.sendall(b"x")
+            assert s.recv(1) == b"x"
+            n += 1
+            with open(note + ".new", "w") as f:
+                f.write(f"{n}")
+            os.rename(note + ".new", note)
+            time.sleep(0.02)
+    except (OSError, AssertionError) as e:
+        with open(note + ".end", "w") as f:
+            f.write(repr(e))
+    return n
+
+
+def hammer(stop, tries):
+    """Each expression in a thread of its own, over and over until the file `stop` is there: what it gave, and how often."""
+    import threading
+    counts = [{} for _ in tries]
+
+    def one(expression, count):
+        while not os.path.exists(stop):
+            try:
+                got = str(eval(expression))
+            except OSError as e:
+                got = repr(e)
+            count[got] = count.get(got, 0) + 1
+            time.sleep(0.005)
+    threads = [threading.Thread(target=one, args=a) for a in zip(tries, counts)]
+    for t in threads:
+        t.start()
+    for t in threads:
+        t.join()
+    return counts
+
+
 if __name__ == "__main__":
     print(json.dumps(eval(sys.argv[1])))  # noqa: S307: the tests' own expressions

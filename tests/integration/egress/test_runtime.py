@@ -1,10 +1,12 @@
 """What happens while the sidecar runs: overlays change, workers end, policies change under load."""
 
+import json
 import os
 import shutil
 import signal
+import threading
 
-from egressnet import EVIL, GOOD, GOOD6, wait_for
+from egressnet import EVIL, EVIL6, GOOD, GOOD6, wait_for
 
 
 def write(n, name, *lines):
@@ -66,3 +68,99 @@ def test_a_worker_that_ends_unasked_is_started_again(fresh):
         assert n.lookup("good.test")["answers"] == [GOOD]
         assert n.connect(EVIL) != "ok"
     assert n.stop() == 0  # asked, it ends, and its worker with it
+
+
+class Held:
+    """A connection of the sandbox that stays open."""
+
+    def __init__(self, n, ip):
+        self.note = f"{n.dir}/held-{ip.replace(':', '-')}"
+        self.thread = threading.Thread(target=lambda: n.py(f"hold({ip!r}, {self.note!r})", timeout=120))
+        self.thread.start()
+        self.goes_on()
+
+    def count(self):
+        if os.path.exists(self.note + ".end"):
+            with open(self.note + ".end") as f:
+                raise AssertionError(f"the connection broke: {f.read()}")
+        if not os.path.exists(self.note):
+            return 0
+        with open(self.note) as f:
+            return int(f.read())
+
+    def goes_on(self):
+        before = self.count()
+        wait_for("its bytes", lambda: self.count() > before + 2)
+
+    def is_cut(self):
+        wait_for("its end", lambda: os.path.exists(self.note + ".end"))
+        self.thread.join()
+
+
+def test_a_crash_breaks_nothing_that_is_allowed(fresh):
+    """Open connections go on, also those whose address is not known any more, and new ones need no new lookup."""
+    n = fresh()
+    n.start({"egress": [{"action": "allow", "target": t} for t in ("good.test", "short.good.test")]}, args=["--supervise"],
+            OPENSANDBOX_EGRESS_STATE_DIR=n.dir)
+    for rtype, ip in (("A", GOOD), ("AAAA", GOOD6)):
+        assert n.lookup("good.test", rtype)["answers"] == [ip]
+    held = [Held(n, ip) for ip in (GOOD, GOOD6)]
+    n.inside(n.gateway, "nft", "flush", "set", "inet", "opensandbox", "learned_v6")  # as if its time were over
+    for _ in range(2):
+        old = wait_for("a worker", n.worker)
+        os.kill(old, signal.SIGKILL)
+        for h in held:
+            h.goes_on()
+        wait_for("another", lambda: (n.worker() or old) != old and n.healthy())
+        for h in held:
+            h.goes_on()
+        assert n.connect(GOOD) == "ok"
+        assert n.connect(GOOD6) != "ok" and n.connect(EVIL) != "ok" and n.connect(EVIL6) != "ok"
+    # Names came back with their addresses: what is denied now is cut, and nothing else.
+    n.policy("+good.test")
+    held[0].goes_on()
+    n.policy("+short.good.test")
+    for h in held:
+        h.is_cut()
+    assert n.connect(GOOD) != "ok"
+
+
+def test_patching_under_load(fresh):
+    """While rules come and go: nothing denied passes, nothing allowed breaks."""
+    n = fresh()
+    n.start({"egress": [{"action": "allow", "target": t} for t in ("good.test", "198.51.100.53", "2001:db8:100::10")]})
+    assert n.lookup("good.test")["answers"] == [GOOD]
+    held = [Held(n, ip) for ip in (GOOD, GOOD6)]
+    stop, got = f"{n.dir}/stop", []
+    always = {f"connect({GOOD!r})": "ok", f"connect({GOOD6!r})": "ok", "connect('198.51.100.53', 9999)": "ok",
+              "lookup('good.test')['answers']": str([GOOD]), "lookup('good.test', tcp=True)['rcode']": "NOERROR"}
+    never = [f"connect({EVIL!r})", f"connect({EVIL6!r}, timeout=2)", f"connect({EVIL!r}, 9999, 'udp', timeout=1)", "connect('10.77.0.1')"]
+    names = ["lookup('drop.evil.test')['rcode']", "lookup('evil.test', 'AAAA', tcp=True)['rcode']"]
+    tries = [*always, *never, *names]
+    load = threading.Thread(target=lambda: got.extend(n.py(f"hammer({stop!r}, json.loads({json.dumps(tries)!r}))", timeout=120)))
+    load.start()
+    try:
+        for i in range(40):
+            rules = [{"action": "allow", "target": f"h{i}.test"}, {"action": "deny", "target": f"10.{i}.0.0/16"},
+                     {"action": "allow", "target": f"2001:db8:7:{i}::/64"}, {"action": "deny", "target": "evil.test"}]
+            assert n.api("PATCH", "/policy", rules).code == 200
+            assert n.api("DELETE", "/policy", [r["target"] for r in rules]).code == 200
+        for h in held:
+            h.goes_on()
+    finally:
+        open(stop, "w").close()
+        load.join()
+    counts = dict(zip(tries, got))
+    for expression, want in always.items():
+        assert set(counts[expression]) == {want}, (expression, counts[expression])
+    for expression in never:
+        assert counts[expression] and "ok" not in counts[expression], (expression, counts[expression])
+    for expression in names:
+        assert set(counts[expression]) == {"NXDOMAIN"}, (expression, counts[expression])
+    assert not n.asked("drop.evil.test") and not n.asked("evil.test")
+    lines = [line.split()[1] for line in n.world_log().splitlines() if line.startswith(("tcp ", "udp ", "ping "))]
+    assert set(lines) <= {GOOD, GOOD6, "198.51.100.53"}, set(lines)
+    assert "made anew" not in n.log()
+    n.policy("+other.test")
+    for h in held:
+        h.is_cut()

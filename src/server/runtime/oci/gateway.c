@@ -240,7 +240,7 @@ int gateway_make(struct oci *o, struct sandbox *sb, const struct runtime_spec *s
         return err_wrap(e, "egress gateway");
     }
     cleanup_close int log_fd =
-        openat(dir_fd, "egress.log", O_WRONLY | O_CREAT | O_APPEND | O_NOFOLLOW | O_CLOEXEC, 0640);
+        openat(dir_fd, "egress.log", O_RDWR | O_CREAT | O_APPEND | O_NOFOLLOW | O_CLOEXEC, 0640);
     int r = log_fd < 0 ? err_sys(e, errno, "egress.log")
                        : sidecar_run(o, sb, &cg, environment(o, spec, dir, uid, &a), log_fd, e);
     cgroup_join_close(&cg);
