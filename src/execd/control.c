@@ -38,9 +38,24 @@ static const struct json_field activate_fields[] = {
 static const struct json_table activate_table = {"Activate", sizeof(struct activate_request),
                                                  activate_fields, JSON_UNKNOWN_ERROR, false};
 
-/* As if execd had been started with these variables. */
-static int put_environment(struct control *c, const struct str_map *env, struct err *e)
+/* A pool's sandbox is told the variables of its template again: what is so already changes nothing,
+ * and kernels that are up need not hear of it. */
+static void drop_known(struct str_map *env)
 {
+    size_t n = 0;
+    for (size_t i = 0; i < env->n; i++) {
+        const char *now = getenv(env->v[i].key);
+        if (!now || strcmp(now, env->v[i].value) != 0) {
+            env->v[n++] = env->v[i];
+        }
+    }
+    env->n = n;
+}
+
+/* As if execd had been started with these variables. */
+static int put_environment(struct control *c, struct str_map *env, struct err *e)
+{
+    drop_known(env);
     struct execd *x = c->x;
     for (size_t i = 0; i < env->n; i++) {
         if (setenv(env->v[i].key, env->v[i].value, 1) < 0) {

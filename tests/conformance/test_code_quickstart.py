@@ -5,7 +5,7 @@ import subprocess
 
 import codeimage
 import pytest
-from osbserver import BIN, Server
+from osbserver import Server
 
 HERE = os.path.dirname(os.path.abspath(__file__))
 README_IMAGE = "opensandbox/code-interpreter:v1.1.0"
@@ -13,14 +13,10 @@ README_IMAGE = "opensandbox/code-interpreter:v1.1.0"
 
 @pytest.fixture(scope="module")
 def server():
-    _, archive = codeimage.build()
-    s = Server()
+    directory, _ = codeimage.build()
+    s = Server(f'[oci.rootfs]\n"{README_IMAGE}" = "{directory}"\n')
     try:
-        s.start()
-        env = dict(os.environ, HOME=s.dir, OPEN_SANDBOX_DOMAIN=s.url, OPEN_SANDBOX_API_KEY=s.key)
-        subprocess.run([os.path.join(BIN, "osb"), "image", "import", archive, "--name", README_IMAGE], env=env, check=True,
-                       stdout=subprocess.DEVNULL)
-        yield s
+        yield s.start()
     finally:
         s.close()
 

@@ -7,7 +7,7 @@ import uuid
 
 import pytest
 
-from conftest import WAIT, check, texts, wait_for
+from conftest import WAIT, check, have, texts, wait_for
 from execd_client import Events, Raw
 
 PNG = ("iVBORw0KGgoAAAANSUhEUgAAAAEAAAABCAYAAAAfFcSJAAAADUlEQVR42mNk+M9QDwADhgGAWjR9awAAAABJRU5E"
@@ -80,6 +80,17 @@ Table()""", context)
     assert json.loads(results[1]["application/json"]) == {"a": [1, 2]}
     assert results[2] == {"text": "Table", "text/plain": "Table",
                           "text/html": "<table><tr><td>1</td></tr></table>"}
+
+
+@pytest.mark.skipif(not have("matplotlib"), reason="python3-matplotlib is not installed")
+def test_plots_come_as_pictures(code, context):
+    """As a user writes them: nothing is asked for, and each figure is a result of its own."""
+    ev = code.run("import matplotlib.pyplot as plt\nplt.plot([1, 4, 9])\nplt.title('squares')\nplt.show()\n"
+                  "plt.bar(['a', 'b'], [3, 5])\nplt.show()\nprint('done')", context)
+    assert not ev.error and "".join(ev.stdout).endswith("done\n")
+    pictures = [base64.b64decode(e["results"]["image/png"]) for e in ev.of("result") if "image/png" in e["results"]]
+    assert len(pictures) == 2 and all(p.startswith(b"\x89PNG\r\n\x1a\n") and len(p) > 2000 for p in pictures)
+    assert pictures[0] != pictures[1]
 
 
 def test_displays_and_their_updates(code, context):

@@ -92,6 +92,7 @@ def kernels(server):
 def test_a_pool_has_kernels_that_are_up(embedded, sandbox):
     """Its first code meets a kernel that was there before the sandbox had a user, and has the user's variables all the same."""
     embedded.ok("POST", "/v1/pools", {"name": "code", "template": {"image": {"uri": codeimage.NAME}, "entrypoint": [codeimage.ENTRY],
+                                                                 "env": {"EXECD_CODE_PRESTART": "python", "PYTHONUTF8": "1"},
                                                                  "resourceLimits": {"memory": "1Gi"}},
                                       "capacitySpec": {"bufferMin": 1, "bufferMax": 1, "poolMin": 0, "poolMax": 1}}, status=201)
     try:
