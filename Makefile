@@ -25,8 +25,8 @@ soak: deps-test all  ## hours of load: leaks of any kind
 bench: deps-test all ## quick: ours and the peers side by side, as ratios
 	@/usr/bin/python3 bench/run.py
 
-bench-full: deps-test all ## everything, several minutes per row
-	@/usr/bin/python3 bench/run.py --full
+bench-full: deps-test all ## beside the published reference server; writes docs/benchmarks.md
+	@/usr/bin/python3 bench/run.py reference --full
 
 fuzz: deps-test      ## each target for FUZZ_SECONDS (60)
 	@/usr/bin/python3 tools/test.py --only fuzz --fuzz-seconds $(or $(FUZZ_SECONDS),60)

@@ -7,6 +7,7 @@ machine is shared, so the ratio to a peer measured in the same minute is the res
   bench/run.py                    all of them, a few seconds per cell
   bench/run.py --full             longer, more rounds
   bench/run.py http --match 16    one of them, only the cells whose name contains "16"
+  bench/run.py reference --full   beside the published reference server; writes docs/benchmarks.md
 """
 
 import argparse
@@ -39,11 +40,12 @@ def main():
     opts.seconds = opts.seconds or (10 if opts.full else 2)
     opts.rounds = opts.rounds or (6 if opts.full else 3)
     found = {m.NAME: m for m in benchmarks()}
-    for name in opts.names or sorted(found):
+    opts.names = opts.names or sorted(n for n, m in found.items() if not getattr(m, "ON_DEMAND", False))
+    for name in opts.names:
         if name not in found:
             p.error(f"no benchmark named {name}; there are: {', '.join(sorted(found))}")
     failed = 0
-    for name in opts.names or sorted(found):
+    for name in opts.names:
         try:
             found[name].run(opts)
         except Exception as e: # one that cannot run here must not keep the others from it

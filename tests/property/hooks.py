@@ -151,15 +151,23 @@ def execd(case):
         case.body = {inside(k): v for k, v in body.items()}
 
 
+VAULT = {"credentials": [{"name": "github", "source": {"type": "inline", "value": "secret"}}],
+         "bindings": [{"name": "api", "match": {"hosts": ["api.good.test"]}, "auth": {"type": "bearer", "credential": "github"}}]}
+POLICY = {"defaultAction": "deny", "egress": [{"action": "allow", "target": "*.good.test"}]}
+
+
 def egress(case):
-    """Names that are there, and now and then an empty place for the next vault."""
-    path, params = case.operation.path, case.path_parameters or {}
+    """Names that are there, and now and then a vault that can be made."""
+    path, params, method = case.operation.path, case.path_parameters or {}, case.method.upper()
+    headers = {"OPENSANDBOX-EGRESS-AUTH": os.environ["OSB_KEY"]}
     if "name" in params and share(params, 2):
         params["name"] = "github" if "credentials" in path else "api"
-    if path == "/policy" and case.method.upper() == "PATCH" and share(case.body, 3):
-        case.body = [{"action": "allow", "target": "*.good.test"}]
-    if path == "/credential-vault" and case.method.upper() == "POST" and share(case.body, 3):
-        session.delete(os.environ["OSB_URL"] + path, headers={"OPENSANDBOX-EGRESS-AUTH": os.environ["OSB_KEY"]}, timeout=60)
+    if path == "/policy" and method in ("PUT", "POST", "PATCH") and share(case.body, 3):
+        case.body = POLICY["egress"] if method == "PATCH" else POLICY
+    if path == "/credential-vault" and method == "POST" and share(case.body, 2):
+        session.delete(os.environ["OSB_URL"] + path, headers=headers, timeout=60)
+        session.put(os.environ["OSB_URL"] + "/policy", json=POLICY, headers=headers, timeout=60)
+        case.body = VAULT
 
 
 @schemathesis.hook

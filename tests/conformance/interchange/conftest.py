@@ -5,7 +5,7 @@ import pytest
 
 sys.path.insert(0, os.path.join(os.path.dirname(os.path.abspath(__file__)), "..", "..", "support"))
 
-import reference  # noqa: E402
+import refserver  # noqa: E402
 from dockerbox import Engine, find  # noqa: E402
 from dockerserver import DockerServer  # noqa: E402
 
@@ -27,8 +27,8 @@ def engine():
 def theirs(engine):
     """The reference server."""
     try:
-        r = reference.Reference(engine)
-    except reference.Missing as why:
+        r = refserver.Reference(engine)
+    except refserver.Missing as why:
         pytest.skip(str(why))
     try:
         yield r.start()

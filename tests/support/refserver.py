@@ -1,7 +1,7 @@
 """The published reference server beside ours, on the tests' own Docker engine. It is installed from its package registry in the
 version that is pinned here. Its execd is published as an image only, which no package registry has, and its Go module is not
 published either: the image it takes execd from is made here, of our execd and bootstrap.sh in the places it expects, so that what
-is tried is the server. OSB_REFERENCE_EXECD names another execd binary, such as the reference's own, where there is one."""
+is tried is the server. Where somebody has the reference's own execd, OSB_REFERENCE_EXECD names it, and the benchmark takes it besides."""
 
 import contextlib
 import os
@@ -35,11 +35,14 @@ def install():
     return os.path.join(env, "bin", "opensandbox-server")
 
 
-def execd_binary():
-    return os.environ.get("OSB_REFERENCE_EXECD") or osbserver.EXECD_BIN
+OTHER = os.environ.get("OSB_REFERENCE_EXECD")
+OTHER_BOOTSTRAP = """#!/bin/sh
+/opt/opensandbox/execd &
+exec "$@"
+"""
 
 
-def load_execd_image(engine):
+def load_execd_image(engine, name, other):
     """execd and bootstrap.sh at the root, and a `tail`, which it is started with."""
     with tempfile.TemporaryDirectory(dir=engine.dir) as root:
         os.makedirs(f"{root}/bin")
@@ -47,20 +50,24 @@ def load_execd_image(engine):
         shutil.copy(shutil.which("busybox") or "/bin/busybox", f"{root}/bin/busybox")
         for applet in ("sh", "tail"):
             os.symlink("busybox", f"{root}/bin/{applet}")
-        shutil.copy(execd_binary(), f"{root}/execd")
+        shutil.copy(OTHER if other else osbserver.EXECD_BIN, f"{root}/execd")
         shutil.copy(os.path.join(ROOT, "images", "bootstrap.sh"), f"{root}/bootstrap.sh")
+        if other:
+            with open(f"{root}/bootstrap.sh", "w") as f:
+                f.write(OTHER_BOOTSTRAP)
         os.chmod(f"{root}/execd", 0o755)
         os.chmod(f"{root}/bootstrap.sh", 0o755)
-        engine.load(IMAGE, root)
+        engine.load(name, root)
 
 
 class Reference(osbserver.Server):
     """The calls of osbserver's Server, with the reference behind them."""
 
-    def __init__(self, engine, key="reference-key-0123456789"):
+    def __init__(self, engine, key="reference-key-0123456789", other=False):
         self.engine, self.key = engine, key
         self.command = install()
-        load_execd_image(engine)
+        self.image = "osbt-other-execd:1" if other else IMAGE
+        load_execd_image(engine, self.image, other)
         self.dir = tempfile.mkdtemp(prefix="osbt-reference-", dir=engine.dir)
         self.log_path = os.path.join(self.dir, "server.log")
         self.process = self.url = None
@@ -74,7 +81,7 @@ class Reference(osbserver.Server):
         config = os.path.join(self.dir, "config.toml")
         with open(config, "w") as f:
             f.write(f'[server]\nhost = "127.0.0.1"\nport = {port}\napi_key = "{self.key}"\n'
-                    f'[runtime]\ntype = "docker"\nexecd_image = "{IMAGE}"\n'
+                    f'[runtime]\ntype = "docker"\nexecd_image = "{self.image}"\n'
                     f'[docker]\nnetwork_mode = "bridge"\nhost_ip = "127.0.0.1"\n'
                     f'[store]\ntype = "sqlite"\npath = "{self.dir}/store.db"\n')
         full = {k: v for k, v in os.environ.items() if not k.startswith(("OPENSANDBOX_", "OPEN_SANDBOX", "DOCKER_", "SANDBOX_"))}
