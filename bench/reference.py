@@ -98,8 +98,10 @@ def direct_ms(server, n):
         start = time.perf_counter()
         conn.request("POST", f"/{path}/command" if path else "/command", '{"command":"true"}',
                      {"Content-Type": "application/json", **endpoint.get("headers", {})})
-        if b'"execution_complete"' not in conn.getresponse().read():
-            raise RuntimeError("the command did not complete")
+        r = conn.getresponse()
+        data = r.read()
+        if b'"execution_complete"' not in data:
+            raise RuntimeError(f"the command did not complete: {r.status} {data[:150]}")
         out.append((time.perf_counter() - start) * 1e3)
     c.delete(id)
     return out
@@ -202,38 +204,47 @@ def snapshot(server):
     return {"snapshot_ms": kept * 1e3, "restore_ms": restored * 1e3}
 
 
-def measure(server, full, brief=False):
-    """Everything of one server. What it cannot do is not in the result; why stands under `failed`."""
-    out, failed = {"idle_kb": rss_kb(server.pid)}, {}
+def spread(name, values):
+    return {name + "_p50_ms": statistics.median(values), name + "_p99_ms": quantile(values, 0.99), name + "_samples": values}
 
-    def step(name, fn):
-        start = time.perf_counter()
-        try:
-            out.update(fn())
-        except (RuntimeError, OSError, http.client.HTTPException, subprocess.SubprocessError, StopIteration) as e:
-            failed[name] = f"{type(e).__name__}: {str(e)[:200]}"
-        print(f"    {name}: {time.perf_counter() - start:.1f} s" + (f" ({failed[name]})" if name in failed else ""), flush=True)
 
-    def spread(name, values):
-        return {name + "_p50_ms": statistics.median(values), name + "_p99_ms": quantile(values, 0.99), name + "_samples": values}
+def files(server):
+    up, down = files_mb_s(server)
+    return {"upload_mb_s": up, "download_mb_s": down}
 
-    def files():
-        up, down = files_mb_s(server)
-        return {"upload_mb_s": up, "download_mb_s": down}
 
-    step("create", lambda: spread("create", create_ms(server, (20 if full else 5) if not brief else 5)))
-    step("true through the proxy", lambda: spread("true", true_ms(server, 50 if full else 20)))
-    step("true directly", lambda: spread("direct", direct_ms(server, 50 if full else 20)))
-    if brief:
-        return {**out, "failed": failed}
-    step("burst", lambda: {"burst_s": burst_s(server, 20)})
-    step("stream", lambda: {"stream_mb_s": stream_mb_s(server)})
-    step("files", files)
-    step("proxied requests", lambda: {"proxied_per_s": proxied_per_s(server, 3)})
-    step("20 sandboxes", lambda: crowd(server, 20))
-    step("snapshot", lambda: snapshot(server))
-    out["failed"] = failed
-    return out
+def steps(full):
+    """What is measured, in this order; the first ones also with the reference's own execd."""
+    n, m = (20, 50) if full else (5, 20)
+    return [("idle", True, lambda s: {"idle_kb": rss_kb(s.pid)}),
+            ("create", True, lambda s: spread("create", create_ms(s, n))),
+            ("true through the proxy", True, lambda s: spread("true", true_ms(s, m))),
+            ("true directly", True, lambda s: spread("direct", direct_ms(s, m))),
+            ("burst", False, lambda s: {"burst_s": burst_s(s, 20)}),
+            ("stream", False, lambda s: {"stream_mb_s": stream_mb_s(s)}),
+            ("files", False, files),
+            ("proxied requests", False, lambda s: {"proxied_per_s": proxied_per_s(s, 3)}),
+            ("20 sandboxes", False, lambda s: crowd(s, 20)),
+            ("snapshot", False, snapshot)]
+
+
+def measure(servers, full):
+    """Each step of all servers in turn, so that a busy minute is everybody's. What one cannot do is not in its result; why
+    stands under `failed`."""
+    results = {name: {"failed": {}} for name in servers}
+    for what, always, fn in steps(full):
+        took = []
+        for name, server in servers.items():
+            if name == "own" and not always:
+                continue
+            start = time.perf_counter()
+            try:
+                results[name].update(fn(server))
+            except (RuntimeError, OSError, http.client.HTTPException, subprocess.SubprocessError, StopIteration) as e:
+                results[name]["failed"][what] = f"{type(e).__name__}: {str(e)[:200]}"
+            took.append(f"{name} {time.perf_counter() - start:.1f} s")
+        print(f"  {what}: {', '.join(took)}", flush=True)
+    return results
 
 
 def docker_run_ms(engine, n):
@@ -257,16 +268,15 @@ def everybody(full):
         engine.load_busybox(f"{IMAGE}:latest")
         results["docker_run_ms"] = docker_run_ms(engine, 5)
         results["docker"] = engine.ok("GET", "/version")["Version"]
-        makers = {"embedded": lambda: Server(f'[log]\nlevel = "info"\n[oci.rootfs]\n{IMAGE} = "{engine.dir}/busybox"\n'),
-                  "ours": lambda: DockerServer(engine, '[log]\nlevel = "info"\n'), "reference": lambda: Reference(engine),
-                  "own": lambda: Reference(engine, other=True)}
-        for name, maker in makers.items():
-            if name == "own" and not OTHER:
-                continue
-            print(f"  {name}", flush=True)
-            with contextlib.closing(maker()) as server:
+        with contextlib.ExitStack() as stack:
+            servers = {"embedded": Server(f'[log]\nlevel = "info"\n[oci.rootfs]\n{IMAGE} = "{engine.dir}/busybox"\n'),
+                       "ours": DockerServer(engine, '[log]\nlevel = "info"\n[docker]\nadopt = "none"\n'), "reference": Reference(engine)}
+            if OTHER:
+                servers["own"] = Reference(engine, other=True)
+            for server in servers.values():
+                stack.enter_context(contextlib.closing(server))
                 server.start()
-                results[name] = measure(server, full, name == "own")
+            results.update(measure(servers, full))
     finally:
         engine.close()
     return results

@@ -41,8 +41,8 @@ def ours(engine):
     """Starts servers of ours on the same engine."""
     made = []
 
-    def start():
-        made.append(DockerServer(engine))
+    def start(config=""):
+        made.append(DockerServer(engine, config))
         return made[-1].start()
 
     yield start

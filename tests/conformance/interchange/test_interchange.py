@@ -49,6 +49,7 @@ def same(a, b):
 def test_ours_takes_what_the_reference_made(theirs, ours):
     kept = theirs.create(image=IMAGE, metadata={"team": "a"}, env={"COLOUR": "blue"})["id"]
     forever = theirs.create(image=IMAGE, timeout=None)["id"]
+    assert ours('[docker]\nadopt = "none"\n').list() == []
     server = ours()
     assert {kept, forever} <= {s["id"] for s in server.list()}
     same(server.get(kept), theirs.get(kept))

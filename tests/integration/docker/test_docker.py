@@ -61,6 +61,13 @@ def test_nothing_is_published_when_told_so(make, engine):
     assert s.ping(id)
 
 
+def test_nothing_is_taken_over_when_told_so(make, server):
+    server.create()
+    s = make('[docker]\nadopt = "none"\n')
+    assert s.list() == []
+    assert s.ping(s.create()["id"])
+
+
 def test_confinement_and_limits(server, engine):
     id = server.create(resourceLimits={"cpu": "500m", "memory": "96Mi", "pids": "100"})["id"]
     host = engine.inspect(id)["HostConfig"]

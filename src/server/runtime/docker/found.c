@@ -150,7 +150,7 @@ int docker_found(struct runtime *rt, bool (*is_known)(const char *id, void *arg)
                  void (*fn)(const struct runtime_found *f, void *arg), void *arg, struct err *e)
 {
     struct docker *d = docker_of(rt);
-    cleanup_(engine_answer_done) struct engine_answer a;
+    cleanup_(engine_answer_done) struct engine_answer a = {0};
     if (strcmp(d->dc->adopt, "none") == 0) {
         return 0;
     }
