@@ -13,7 +13,7 @@ HERE = os.path.dirname(os.path.abspath(__file__))
 
 
 def test_cgroup_v2():
-    copy = {os.path.join(BIN, p): f"bin/{p}" for p in ("opensandbox-server", "execd", "osb")}
+    copy = {os.path.join(BIN, p): f"bin/{p}" for p in ("opensandbox-server", "opensandbox-layer", "execd", "osb")}
     copy[os.path.join(HERE, "walk.sh")] = "walk.sh"
     copy[os.path.join(vm.ROOT, "images", "bootstrap.sh")] = "images/bootstrap.sh"
     code, out = vm.execute("bash walk.sh", copy)
