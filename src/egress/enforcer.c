@@ -238,6 +238,11 @@ int enforcer_redirect(struct enforcer *f, const uint16_t *ports, size_t n, uint1
     return 0;
 }
 
+void enforcer_rest(struct enforcer *f)
+{
+    nft_rest(f->nft);
+}
+
 int enforcer_verify(struct enforcer *f, struct err *e)
 {
     cleanup_(buf_done) struct buf text = BUF_INIT(64u << 10);

@@ -29,6 +29,8 @@ bool enforcer_allows(const struct enforcer *f, const struct policy *p, const str
 int enforcer_redirect(struct enforcer *f, const uint16_t *ports, size_t n, uint16_t listen_port,
                       struct err *e);
 uint32_t enforcer_mark(const struct enforcer *f);
+/* Lets go of what libnftables remembers; the next use makes it anew. */
+void enforcer_rest(struct enforcer *f);
 /* Reads the table back: it is there, with the generation that was applied last. */
 int enforcer_verify(struct enforcer *f, struct err *e);
 /* Packets refused since the last call that the rules did not list one by one. */

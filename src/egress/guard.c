@@ -13,6 +13,7 @@
 #include "base/log.h"
 #include "base/must.h"
 #include "egress/detach.h"
+#include "egress/slim.h"
 #include "egress/vault/keep.h"
 #include "io/child.h"
 #include "io/timer.h"
@@ -107,6 +108,7 @@ int guard_run(void)
 {
     struct guard g = {.keep_fd = vault_keep_create()};
     const struct rlimit none = {0, 0};
+    struct slim slim;
     char number[16];
 
     if (g.keep_fd < 0) {
@@ -122,7 +124,9 @@ int guard_run(void)
     io_signal_watch(g.loop, SIGTERM, on_stop, &g);
     io_signal_watch(g.loop, SIGINT, on_stop, &g);
     launch(&g);
+    slim_start(&slim, g.loop, NULL);
     io_loop_run(g.loop);
+    slim_stop(&slim);
     io_timer_stop(&g.timer);
     if (g.child) {
         io_child_free(g.child);

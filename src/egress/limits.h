@@ -29,6 +29,9 @@
 #define EGRESS_LOG_MAX (16 << 20)       /* bytes of a log file; then the oldest lines go */
 #define EGRESS_LOG_KEEP (8 << 20)       /* bytes of it that stay */
 #define EGRESS_LOG_LOOK_MS 10000u       /* between two looks at its size */
+#define EGRESS_SLIM_FIRST_MS 1000u      /* from the start to the giving back of memory */
+#define EGRESS_SLIM_MS 5000u            /* between two looks whether some came back */
+#define EGRESS_SLIM_FAULTS 64           /* page faults that are worth it */
 #define EGRESS_MAX_WEBHOOKS 256         /* refusals waiting for the webhook; more are dropped */
 #define EGRESS_WEBHOOK_TRIES 4          /* attempts to deliver one */
 #define EGRESS_WEBHOOK_TIMEOUT_MS 5000u /* of each attempt */

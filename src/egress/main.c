@@ -12,6 +12,7 @@
 #include "egress/intercept/intercept.h"
 #include "egress/logfile.h"
 #include "egress/privilege.h"
+#include "egress/slim.h"
 #include "egress/vault/api.h"
 
 struct egress_part *const egress_parts[] = {
@@ -81,6 +82,7 @@ static int run(int log_fd)
     log_set_level(cfg.log_level);
     (void)signal(SIGPIPE, SIG_IGN);
     struct egress *g = NULL;
+    struct slim slim;
     if (enter_state_dir(&cfg, &e) == 0 && privilege_drop(&cfg, &e) == 0) {
         g = egress_new(&cfg, egress_parts, &e);
     }
@@ -96,7 +98,9 @@ static int run(int log_fd)
              LOG_S("layout", cfg.inside ? "gateway" : "shared"));
     detach_ready();
     struct logfile *log = logfile_new(g->loop, log_fd);
+    slim_start(&slim, g->loop, g);
     io_loop_run(g->loop);
+    slim_stop(&slim);
     logfile_free(log);
     egress_free(g);
     egress_config_done(&cfg);
