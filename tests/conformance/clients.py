@@ -9,6 +9,7 @@ import os
 import re
 import shutil
 import subprocess
+import time
 
 import pytest
 
@@ -56,8 +57,20 @@ def must(cmd, **kw):
     if r.returncode != 0:
         said = [line for line in (r.stderr + r.stdout).splitlines() if line.strip()]
         told = [line for line in said if re.search(r"could not|not be found|not available|no matching|refused|forbidden", line, re.I)]
-        raise Unavailable(plain((told or said or ["no answer"])[0])[:300])
+        raise Unavailable(plain((told or said or ["no answer"])[0])[:500])
     return r.stdout
+
+
+def remembered(name, ask, days=7):
+    """What `ask()` says, or said lately: some registries take their time to say no."""
+    path = os.path.join(cache_dir("answers"), name)
+    if not os.path.exists(path) or time.time() - os.path.getmtime(path) > days * 86400:
+        answer = ask()
+        with open(path + ".new", "w") as f:
+            f.write(answer)
+        os.rename(path + ".new", path)
+    with open(path) as f:
+        return f.read()
 
 
 def python_env():
