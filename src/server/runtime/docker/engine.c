@@ -39,19 +39,15 @@ static int open_tls(struct engine *g, const struct config_docker *c, bool *ret_t
         return 0;
     }
     cleanup_free char *own = dir ? xstrdup(dir) : xasprintf("%s/.docker", home ? home : "");
-    g->ca = xasprintf("%s/ca.pem", own);
+    g->ca = verify ? xasprintf("%s/ca.pem", own) : NULL;
     g->cert = xasprintf("%s/cert.pem", own);
     g->key = xasprintf("%s/key.pem", own);
     g->skip_verify = !verify;
-    const char *files[] = {g->cert, g->key, verify ? g->ca : NULL};
-    for (size_t i = 0; i < ARRAY_LEN(files) && files[i]; i++) {
-        if (access(files[i], R_OK) < 0) {
+    const char *files[] = {g->cert, g->key, g->ca};
+    for (size_t i = 0; i < ARRAY_LEN(files); i++) {
+        if (files[i] && access(files[i], R_OK) < 0) {
             return err_sys(e, errno, "TLS to the engine: %s", files[i]);
         }
-    }
-    if (access(g->ca, R_OK) < 0) {
-        free(g->ca);
-        g->ca = NULL;
     }
     return 0;
 }
