@@ -130,6 +130,7 @@ def run(opts):
         (net.dir / "nginx.conf").write_text(NGINX.format(dir=net.dir))
         net.popen("s", "nginx", "-c", net.dir / "nginx.conf", stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
         net.start()
+        time.sleep(3)  # what the start needed has gone back by then
         idle = rss_mb(net.sidecar.pid)
         rows["direct"] = all_kinds(net, net.dir / "ca.crt", opts)
         net.vault({"t": "secret"}, [vaultnet.bind("b", "api.example.com", {"type": "bearer", "credential": "t"})])
