@@ -15,8 +15,9 @@ class Tap:
     """`asked` holds (method, path, body) of every request; `answers` maps the end of a path to a function that changes the
     engine's JSON."""
 
-    def __init__(self, engine, answers=None):
+    def __init__(self, engine, answers=None, before=None):
         self.engine, self.answers, self.asked = engine, answers or {}, []
+        self.before = before or (lambda method, path, body: None)  # called before a request goes on
         self.path = f"/run/{engine.name}-tap-{id(self):x}.sock"
         self.url = f"unix://{self.path}"
         tap = self
@@ -42,7 +43,9 @@ class Tap:
         headers = http.client.parse_headers(rfile)
         body = rfile.read(int(headers.get("Content-Length", 0)))
         with contextlib.suppress(ValueError):
-            self.asked.append((method, target, json.loads(body) if body else None))
+            asked = (method, target, json.loads(body) if body else None)
+            self.asked.append(asked)
+            self.before(*asked)
         c = UnixConnection(self.engine.socket, timeout=600)
         c.request(method, target, body or None, {k: v for k, v in headers.items() if k.lower() not in ("host", "expect")})
         r = c.getresponse()

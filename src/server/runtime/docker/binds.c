@@ -147,6 +147,10 @@ static int pvc_source(struct docker *d, const struct runtime_spec *spec, const s
         *stage = STAGE_PVC_MISSING;
         return err_set(e, ERR_INVALID, "volume %s: the engine has no volume %s", v->name, name);
     }
+    if (label_is(json_get(a.json, "Labels"), LABEL_VOLUME_OF, spec->id)) {
+        /* Made by a try of this create that was cut short. */
+        json_push(plan->managed, json_string_new(str_from(name)));
+    }
     if (a.status == 404) {
         engine_answer_done(&a);
         if (named_volume_make(d, name, spec->id, v->pvc->delete_on_termination.v, plan, e) < 0 ||

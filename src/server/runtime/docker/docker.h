@@ -42,6 +42,8 @@
 /* Ours: which server made it. Without it: one of the reference's. */
 #define LABEL_SERVER LABEL_PREFIX "server"
 
+/* Ours: which sandbox a volume goes with. */
+#define LABEL_VOLUME_OF LABEL_PREFIX "volume-of"
 /* Ours, on images: which server made this snapshot. */
 #define LABEL_SNAPSHOT_BY LABEL_PREFIX "snapshot-by"
 
@@ -157,6 +159,7 @@ int index_refresh(struct docker *d, struct engine_answer *ret, struct err *e);
 int container_find(struct docker *d, const char *id, char ret[CONTAINER_ID_MAX], struct err *e);
 /* Removes the image of a deleted snapshot when nothing needs it any more. */
 void snapshot_image_release(struct docker *d, const char *image_id);
+/* Without is_known: only images that have no name any more. */
 int snapshots_sweep(struct docker *d, bool (*is_known)(const char *id, void *arg), void *arg,
                     struct err *e);
 /* Inspects; -1 with ERR_NOT_FOUND when it is gone. */
@@ -165,6 +168,8 @@ int container_inspect(struct docker *d, const char *cid, struct engine_answer *r
 /* ---- events.c ---- */
 int events_start(struct docker *d, struct err *e);
 void events_stop(struct docker *d);
+/* One line of the stream; `arg` is the runtime. */
+int events_line(struct str line, void *arg);
 
 /* ---- ports.c ---- */
 void ports_init(struct ports *p);
@@ -222,6 +227,8 @@ void named_volumes_done(struct volume_plan *v);
 void named_volumes_remove_managed(struct docker *d, const char *label);
 /* It has lost a user: goes if it was made to go with a sandbox that is not there any more. */
 void named_volume_lost_user(struct docker *d, const char *name);
+/* Those made for a sandbox whose container cannot be asked any more. */
+void named_volumes_of(struct docker *d, const char *id);
 /* Named volumes of ours whose sandbox nobody knows. */
 int named_volumes_sweep(struct docker *d, bool (*is_known)(const char *id, void *arg), void *arg,
                         struct err *e);

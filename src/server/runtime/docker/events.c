@@ -53,7 +53,7 @@ static bool state_of_action(const char *action, enum runtime_state *ret)
     return false;
 }
 
-static int on_event(struct str line, void *arg)
+int events_line(struct str line, void *arg)
 {
     struct docker *d = arg;
     struct err e = {0};
@@ -172,7 +172,7 @@ static int listen_once(struct docker *d, struct err *e)
     char path[PATH_TEXT_MAX];
     (void)snprintf(path, sizeof(path), "/events?since=%lld&filters=%s", (long long)since,
                    EVENT_FILTER);
-    struct stream s = {d, {.on_line = on_event, .arg = d}};
+    struct stream s = {d, {.on_line = events_line, .arg = d}};
     struct engine_call c = {
         .path = path,
         .is_stream = true,

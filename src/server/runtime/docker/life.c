@@ -173,6 +173,11 @@ int docker_remove(struct runtime *rt, const char *id, struct err *e)
         index_leaving(d, id, false);
         return -1;
     }
+    if (!known) { /* a removal that was cut short: its container may have been all that went */
+        named_volumes_of(d, id);
+        (void)snapshots_sweep(d, NULL, NULL, e);
+        *e = (struct err){0};
+    }
     index_del(d, id);
     return 0;
 }

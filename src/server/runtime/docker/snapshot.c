@@ -123,7 +123,7 @@ int snapshots_sweep(struct docker *d, bool (*is_known)(const char *id, void *arg
     for (size_t i = 0; json_is_array(a.json) && i < json_len(a.json); i++) {
         const struct json *image = json_item(a.json, i);
         const char *of = snapshot_of(image), *id = json_cstr(json_get(image, "Id"));
-        if (of && !is_known(of, arg)) {
+        if (of && is_known && !is_known(of, arg)) {
             /* The commit of one that was given up went on at the engine. */
             n += docker_snapshot_remove(&d->rt, of, e) == 0;
         } else if (!of && id && !has_name(image)) {

@@ -8,8 +8,6 @@
 #include "base/must.h"
 #include "server/runtime/docker/docker.h"
 
-/* Ours: which sandbox a volume goes with. */
-#define LABEL_VOLUME_OF LABEL_PREFIX "volume-of"
 #define MANAGED "server"
 
 void named_volumes_init(struct volume_plan *v)
@@ -153,6 +151,29 @@ void named_volume_lost_user(struct docker *d, const char *name)
     if (of && label_is(labels, LABEL_SERVER, d->server) && !index_is_creating(d, of) &&
         container_find(d, of, cid, &none) < 0 && none.code == ERR_NOT_FOUND) {
         remove_named(d, name); /* unless there are others still */
+    }
+}
+
+void named_volumes_of(struct docker *d, const char *id)
+{
+    char path[PATH_TEXT_MAX];
+    (void)snprintf(path, sizeof(path),
+                   "/volumes?filters=%%7B%%22label%%22%%3A%%5B%%22opensandbox.io%%2Fvolume-of%%3D"
+                   "%s%%22%%5D%%7D",
+                   id);
+    struct engine_call c = {.path = path};
+    cleanup_(engine_answer_done) struct engine_answer a;
+    struct err ignored = {0}; /* the sweep looks again */
+    if (engine_do(&d->engine, &c, &a, &ignored) < 0) {
+        return;
+    }
+    const struct json *all = json_get(a.json, "Volumes");
+    for (size_t i = 0; json_is_array(all) && i < json_len(all); i++) {
+        const struct json *v = json_item(all, i);
+        const char *name = json_cstr(json_get(v, "Name"));
+        if (name && label_is(json_get(v, "Labels"), LABEL_SERVER, d->server)) {
+            remove_named(d, name);
+        }
     }
 }
 

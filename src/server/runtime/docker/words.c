@@ -55,7 +55,8 @@ void logs_without_execd(struct str text, unsigned tail, struct buf *out)
     }
     struct str rest = buf_str(&own);
     for (; lines > tail; lines--) {
-        rest = str_sub(rest, (size_t)str_find(rest, '\n') + 1, rest.n);
+        ptrdiff_t nl = str_find(rest, '\n'); /* the last line may have none */
+        rest = str_sub(rest, nl < 0 ? rest.n : (size_t)nl + 1, rest.n);
     }
     (void)buf_add_str(out, rest);
 }
