@@ -52,12 +52,15 @@ def make(server, request=None):
 
 
 def create_ms(server, n):
-    out = []
+    """n of them, or as many as half a minute has time for."""
+    out, end = [], time.perf_counter() + 30
     for i in range(n + 1):
         c, id, seconds = make(server)
         c.delete(id)
         if i:  # the first one warms up
             out.append(seconds * 1e3)
+        if len(out) >= 3 and time.perf_counter() > end:
+            break
     return out
 
 
@@ -110,11 +113,13 @@ def direct_ms(server, n):
 def stream_mb_s(server):
     c, id, _ = make(server)
     text = json.dumps({"command": f'yes "$(printf %079d 0)" | head -c {STREAM_BYTES}'})
-    start = time.perf_counter()
-    c.ask("POST", f"/v1/sandboxes/{id}/proxy/44772/command", text)
-    rate = STREAM_BYTES / (time.perf_counter() - start) / 1e6
+    best = 0
+    for _ in range(3):  # the least disturbed one
+        start = time.perf_counter()
+        c.ask("POST", f"/v1/sandboxes/{id}/proxy/44772/command", text)
+        best = max(best, STREAM_BYTES / (time.perf_counter() - start) / 1e6)
     c.delete(id)
-    return rate
+    return best
 
 
 def files_mb_s(server):
