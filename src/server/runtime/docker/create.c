@@ -165,7 +165,7 @@ static void undo(struct making *m)
     m->cid[0] = m->sidecar[0] = 0;
 }
 
-static int start_container(struct making *m, const char *sidecar_ip, struct err *e)
+static int start_container(struct making *m, const struct sidecar_at *sidecar, struct err *e)
 {
     cleanup_(engine_answer_done) struct engine_answer a = {0};
     if (container_start(m, m->cid, e) < 0) {
@@ -179,7 +179,8 @@ static int start_container(struct making *m, const char *sidecar_ip, struct err 
     struct container c;
     container_from_inspect(a.json, &c);
     if (m->sidecar[0]) {
-        memcpy(c.ip, sidecar_ip, sizeof(c.ip));
+        memcpy(c.ip, sidecar->ip, sizeof(c.ip));
+        c.sidecar = *sidecar;
     }
     if (!c.is_host_net && !c.ip[0] && c.state == RT_RUNNING && !m->d->engine.host) {
         return err_set(e, ERR_IO, "the engine gave the container no address");
@@ -193,11 +194,12 @@ static int start_container(struct making *m, const char *sidecar_ip, struct err 
 
 static int try_once(struct making *m, enum runtime_stage *ret_stage, struct err *e)
 {
-    char name[CONTAINER_ID_MAX], text[PATH_TEXT_MAX], sidecar_ip[IP_TEXT_MAX] = "";
+    char name[CONTAINER_ID_MAX], text[PATH_TEXT_MAX];
+    struct sidecar_at sidecar = {0};
     const struct runtime_spec *spec = m->spec;
     *ret_stage = STAGE_START;
     if (take_ports(m, e) < 0 ||
-        (spec->egress_policy && sidecar_start(m, sidecar_ip, ret_stage, e) < 0)) {
+        (spec->egress_policy && sidecar_start(m, &sidecar, ret_stage, e) < 0)) {
         return -1;
     }
     FAULT_POINT("docker.create.sidecar");
@@ -215,7 +217,7 @@ static int try_once(struct making *m, enum runtime_stage *ret_stage, struct err 
     }
     FAULT_POINT("docker.create.staged");
     *ret_stage = STAGE_START;
-    return start_container(m, sidecar_ip, e);
+    return start_container(m, &sidecar, e);
 }
 
 /* Ended between its answer and now? Events of it are told from here on. */

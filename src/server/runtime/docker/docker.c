@@ -32,11 +32,17 @@ static int target_published(const struct docker *d, const struct container *c, u
     return io_addr_ip(str_from(d->engine.host), outside, &ret->http.addr);
 }
 
-/* The sidecar takes secrets from its own machine only, which for it is whoever shares its network:
- * execd of the sandbox. */
-static bool is_sidecar_port(const struct container *c, uint16_t port)
+/* The sidecar takes secrets only from where it is itself. We go there, so that what is meant for it
+ * does not pass through the sandbox; where we may not, execd of the sandbox is its neighbour. */
+static int target_sidecar(const struct container *c, struct runtime_target *ret)
 {
-    return c->has_sidecar && port == EGRESS_PORT;
+    int fd = sidecar_enter(&c->sidecar);
+    if (fd >= 0) {
+        ret->http.netns_fd = fd;
+        return io_addr_ip(STR("127.0.0.1"), EGRESS_PORT, &ret->http.addr);
+    }
+    (void)snprintf(ret->prefix, sizeof(ret->prefix), "/proxy/%d", EGRESS_PORT);
+    return io_addr_ip(str_from(c->ip), EXECD_PORT, &ret->http.addr);
 }
 
 static int docker_target(struct runtime *rt, const char *id, uint16_t port,
@@ -63,9 +69,8 @@ static int docker_target(struct runtime *rt, const char *id, uint16_t port,
         return io_addr_ip(str_from(d->engine.host ? d->engine.host : "127.0.0.1"), port,
                           &ret->http.addr);
     }
-    if (is_sidecar_port(&c, port)) {
-        (void)snprintf(ret->prefix, sizeof(ret->prefix), "/proxy/%u", port);
-        port = EXECD_PORT;
+    if (c.has_sidecar && port == EGRESS_PORT && c.ip[0]) {
+        return target_sidecar(&c, ret);
     }
     return c.ip[0] ? io_addr_ip(str_from(c.ip), port, &ret->http.addr) : -EAGAIN;
 }
@@ -261,7 +266,7 @@ static int docker_adopt(struct runtime *rt, struct err *e)
     for (size_t i = 0; i < json_len(a.json); i++) {
         const struct json *labels = json_get(json_item(a.json, i), "Labels");
         const char *server = label_get(labels, LABEL_SERVER);
-        struct container c, sidecar;
+        struct container c;
         if (!container_from_list(json_item(a.json, i), &c) ||
             (server && strcmp(server, d->server) != 0 && strcmp(d->dc->adopt, "all") != 0)) {
             continue;
@@ -272,8 +277,8 @@ static int docker_adopt(struct runtime *rt, struct err *e)
             struct err ignored = {0}; /* without its sidecar it cannot be reached, but removed */
             (void)snprintf(name, sizeof(name), SIDECAR_NAME, c.id);
             if (container_inspect(d, name, &s, &ignored) == 0) {
-                container_from_inspect(s.json, &sidecar);
-                memcpy(c.ip, sidecar.ip, sizeof(c.ip));
+                sidecar_from_inspect(d, s.json, &c.sidecar);
+                memcpy(c.ip, c.sidecar.ip, sizeof(c.ip));
             }
         }
         c.is_up = true;

@@ -64,6 +64,14 @@
 
 enum net_mode { NET_BRIDGE, NET_HOST, NET_CUSTOM };
 
+/* Where a sidecar is: its address, and its network as this machine can enter it (ns 0: it cannot).
+ */
+struct sidecar_at {
+    char ip[IP_TEXT_MAX];
+    pid_t pid;
+    ino_t ns;
+};
+
 /* What is known of the container of a sandbox, without asking. */
 struct container {
     char id[SANDBOX_ID_MAX];        /* of the sandbox */
@@ -75,6 +83,7 @@ struct container {
     bool is_host_net; /* shares this machine's network */
     bool is_leaving;  /* being removed by us */
     bool has_sidecar;
+    struct sidecar_at sidecar;   /* with has_sidecar */
     bool lost_sidecar;           /* it ended, and we ended the sandbox for it */
     bool has_snapshot;           /* its image was one */
     bool has_volumes;            /* named volumes or buckets that go with it */
@@ -311,9 +320,12 @@ int ping(const char *url, const char *header);
 int ping_execd(struct docker *d, const struct container *c, struct err *e);
 
 /* ---- sidecar.c ---- */
-/* Started and answering; m->sidecar and *ret_ip are set. */
-int sidecar_start(struct making *m, char ret_ip[IP_TEXT_MAX], enum runtime_stage *ret_stage,
+/* Started and answering; m->sidecar and *ret are set. */
+int sidecar_start(struct making *m, struct sidecar_at *ret, enum runtime_stage *ret_stage,
                   struct err *e);
+void sidecar_from_inspect(const struct docker *d, const struct json *j, struct sidecar_at *ret);
+/* A descriptor of its network namespace, or -1. */
+int sidecar_enter(const struct sidecar_at *at);
 /* The sidecar of this sandbox has ended. */
 void sidecar_lost(struct docker *d, const char *id);
 /* The same for all that ended while nobody listened. */

@@ -194,6 +194,7 @@ void index_put(struct docker *d, const struct container *c)
         have->stats_cpu_ns = old.stats_cpu_ns;
         if (!have->ip[0] && have->has_sidecar) { /* known by looking at the sidecar only */
             copy(old.ip, have->ip, sizeof(have->ip));
+            have->sidecar = old.sidecar;
         }
     } else {
         have = NEW(struct container);

@@ -1,12 +1,15 @@
 /* The egress sidecar: a container that owns the network of a sandbox and decides where it may go.
  * Its ports are the sandbox's. */
 
+#include <fcntl.h>
 #include <stdio.h>
 #include <stdlib.h>
+#include <sys/stat.h>
 #include <time.h>
 
 #include "base/cleanup.h"
 #include "base/clock.h"
+#include "base/fd.h"
 #include "base/log.h"
 #include "base/must.h"
 #include "server/runtime/docker/docker.h"
@@ -109,14 +112,14 @@ static int check_alive(struct making *m, struct err *e)
 }
 
 /* Once everything else of the sandbox can rely on the policy. */
-static int wait_ready(struct making *m, const struct container *c, struct err *e)
+static int wait_ready(struct making *m, const struct sidecar_at *at, struct err *e)
 {
     uint64_t looked = clock_mono_ms();
     char url[PATH_TEXT_MAX], header[96];
     if (m->d->engine.host) {
         (void)snprintf(url, sizeof(url), "http://%s:%u/healthz", m->d->engine.host, m->egress_port);
     } else {
-        (void)snprintf(url, sizeof(url), "http://%s:%d/healthz", c->ip, EGRESS_PORT);
+        (void)snprintf(url, sizeof(url), "http://%s:%d/healthz", at->ip, EGRESS_PORT);
     }
     (void)snprintf(header, sizeof(header), "OPENSANDBOX-EGRESS-AUTH: %s", m->spec->egress_token);
     uint64_t deadline = clock_mono_ms() + DOCKER_SIDECAR_WAIT_MS;
@@ -137,7 +140,50 @@ static int wait_ready(struct making *m, const struct container *c, struct err *e
     return 0;
 }
 
-int sidecar_start(struct making *m, char ret_ip[IP_TEXT_MAX], enum runtime_stage *ret_stage,
+/* ---- where it is ---- */
+
+static int ns_open(pid_t pid)
+{
+    char path[64];
+    (void)snprintf(path, sizeof(path), "/proc/%d/ns/net", (int)pid);
+    return open(path, O_RDONLY | O_CLOEXEC);
+}
+
+/* The number is the engine's machine's: only if that process belongs to this very container do we
+ * count the same way. */
+static bool is_process_of(pid_t pid, const char *cid)
+{
+    char path[64];
+    cleanup_(buf_done) struct buf text = BUF_INIT(64u << 10);
+    (void)snprintf(path, sizeof(path), "/proc/%d/cgroup", (int)pid);
+    return *cid && file_read(AT_FDCWD, path, &text) == 0 &&
+           str_find_str(buf_str(&text), str_from(cid)) >= 0;
+}
+
+void sidecar_from_inspect(const struct docker *d, const struct json *j, struct sidecar_at *ret)
+{
+    struct container c;
+    struct stat st;
+    container_from_inspect(j, &c);
+    *ret = (struct sidecar_at){.pid = (pid_t)json_int(json_at(j, "State.Pid"), 0)};
+    memcpy(ret->ip, c.ip, sizeof(ret->ip));
+    cleanup_close int fd = d->engine.host || ret->pid <= 0 ? -1 : ns_open(ret->pid);
+    if (fd >= 0 && fstat(fd, &st) == 0 && is_process_of(ret->pid, c.cid)) {
+        ret->ns = st.st_ino;
+    }
+}
+
+/* Not the namespace of somebody who has the number now. */
+int sidecar_enter(const struct sidecar_at *at)
+{
+    struct stat st;
+    cleanup_close int fd = at->ns ? ns_open(at->pid) : -1;
+    return fd >= 0 && fstat(fd, &st) == 0 && st.st_ino == at->ns ? take_fd(&fd) : -1;
+}
+
+/* ---- its beginning ---- */
+
+int sidecar_start(struct making *m, struct sidecar_at *ret, enum runtime_stage *ret_stage,
                   struct err *e)
 {
     char name[CONTAINER_ID_MAX];
@@ -152,10 +198,8 @@ int sidecar_start(struct making *m, char ret_ip[IP_TEXT_MAX], enum runtime_stage
         container_start(m, m->sidecar, e) < 0 || container_inspect(m->d, m->sidecar, &a, e) < 0) {
         return err_wrap(e, "egress sidecar");
     }
-    struct container c;
-    container_from_inspect(a.json, &c);
-    memcpy(ret_ip, c.ip, IP_TEXT_MAX);
-    return wait_ready(m, &c, e);
+    sidecar_from_inspect(m->d, a.json, ret);
+    return wait_ready(m, ret, e);
 }
 
 /* ---- its end ---- */
