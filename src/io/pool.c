@@ -1,5 +1,4 @@
-/* Worker threads behind a bounded queue. Neither is there before it is needed: a thread is started
- * for work that no idle one can take, and the queue grows towards its limit. */
+/* Worker threads behind a bounded queue, which grows towards its limit as it is needed. */
 
 #include "io/pool.h"
 
@@ -70,7 +69,7 @@ static void start_thread(struct io_pool *p)
     p->n_started += r == 0;
 }
 
-struct io_pool *io_pool_new(const char *name, unsigned n_threads, size_t max_queued)
+struct io_pool *io_pool_new_rare(const char *name, unsigned n_threads, size_t max_queued)
 {
     must(n_threads > 0 && max_queued > 0);
     struct io_pool *p = xcalloc(1, sizeof(*p) + n_threads * sizeof(pthread_t));
@@ -80,6 +79,20 @@ struct io_pool *io_pool_new(const char *name, unsigned n_threads, size_t max_que
     must(pthread_mutex_init(&p->mu, NULL) == 0);
     must(pthread_cond_init(&p->more, NULL) == 0);
     start_thread(p);
+    return p;
+}
+
+struct io_pool *io_pool_new(const char *name, unsigned n_threads, size_t max_queued)
+{
+    struct io_pool *p = io_pool_new_rare(name, n_threads, max_queued);
+
+    must(pthread_mutex_lock(&p->mu) == 0);
+    while (p->n_started < n_threads) {
+        unsigned n = p->n_started;
+        start_thread(p);
+        must(p->n_started > n);
+    }
+    must(pthread_mutex_unlock(&p->mu) == 0);
     return p;
 }
 

@@ -10,6 +10,8 @@
 struct io_pool;
 
 struct io_pool *io_pool_new(const char *name, unsigned n_threads, size_t max_queued);
+/* For work that seldom comes: a thread is started when no idle one can take it, and then stays. */
+struct io_pool *io_pool_new_rare(const char *name, unsigned n_threads, size_t max_queued);
 /* Runs everything that is queued, then joins. */
 void io_pool_free(struct io_pool *p);
 /* Any thread. 0, or -EAGAIN when the queue is full, -ESHUTDOWN when the pool is being freed. */

@@ -36,7 +36,8 @@ struct lifecycle *lifecycle_new(const struct lifecycle_opts *o)
     lc->creates = io_pool_new("create", n ? (unsigned)n : 4 * cpu_count(),
                               (size_t)o->cfg->limits.create_queue + 65536);
     lc->captures = io_pool_new("capture", SNAPSHOT_THREADS, SNAPSHOT_QUEUE_MAX);
-    lc->fetches = io_pool_new("fetch", FETCH_THREADS, (size_t)o->cfg->limits.create_queue + 65536);
+    lc->fetches =
+        io_pool_new_rare("fetch", FETCH_THREADS, (size_t)o->cfg->limits.create_queue + 65536);
     lc->maint = io_pool_new("maint", MAINT_THREADS, MAINT_QUEUE_MAX);
     lc->pools = pools_new(lc);
     o->rt->on_exit_arg = lc;

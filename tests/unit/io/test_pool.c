@@ -90,7 +90,7 @@ static void test_queue_grows_in_order(void **state)
 static void test_threads_come_with_the_work(void **state)
 {
     enum { N = 8 };
-    struct io_pool *p = io_pool_new("threads", N, 100);
+    struct io_pool *p = io_pool_new_rare("threads", N, 100);
 
     (void)state;
     assert_int_equal(sem_init(&gate, 0, 0), 0);
