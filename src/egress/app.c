@@ -9,6 +9,7 @@
 #include "egress/enforcer.h"
 #include "egress/events.h"
 #include "egress/limits.h"
+#include "egress/metrics.h"
 #include "egress/store.h"
 #include "egress/webhook.h"
 
@@ -85,6 +86,11 @@ static int start(struct egress *g, struct err *e)
         parts_start(g, e) < 0) {
         return -1;
     }
+    struct err why = {0};
+    g->metrics = metrics_new(g, &why);
+    if (why.code) {
+        log_warn("metrics export is off", LOG_ERR(&why));
+    }
     routes_collect(g);
     if (enforcer_verify(g->enforcer, e) < 0 || dns_server_check(g->dns, e) < 0) {
         return err_wrap(e, "self-test");
@@ -121,6 +127,7 @@ void egress_free(struct egress *g)
         }
     }
     webhook_free(g->webhook);
+    metrics_free(g->metrics);
     dns_server_free(g->dns);
     policy_store_free(g->policy);
     enforcer_free(g->enforcer);

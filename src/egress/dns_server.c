@@ -17,6 +17,7 @@
 #include "egress/egress.h"
 #include "egress/enforcer.h"
 #include "egress/limits.h"
+#include "egress/metrics.h"
 #include "egress/resolver.h"
 #include "egress/store.h"
 #include "io/listener.h"
@@ -108,8 +109,14 @@ static void on_resolved(void *arg, struct str name, const struct ip *ips, size_t
              LOG_STR("target.host", name), LOG_STR("target.ips", buf_str(&list)));
 }
 
-static const struct resolver_ops resolver_ops = {on_send, on_cancel, on_learn, on_refused,
-                                                 on_resolved};
+static void on_took(void *arg, uint64_t ms)
+{
+    struct dns_server *d = arg;
+    metrics_lookup(d->g->metrics, ms);
+}
+
+static const struct resolver_ops resolver_ops = {on_send,    on_cancel,   on_learn,
+                                                 on_refused, on_resolved, on_took};
 
 /* ---- datagrams ---- */
 

@@ -19,6 +19,7 @@ struct dns_server;
 struct egress;
 struct enforcer;
 struct events;
+struct metrics;
 struct policy_store;
 struct webhook;
 
@@ -49,6 +50,7 @@ struct egress {
     struct dns_server *dns;
     struct events *events;
     struct webhook *webhook; /* NULL: none */
+    struct metrics *metrics; /* NULL: none */
     struct http_server *api;
     struct http_route *routes;
     struct egress_part *const *parts; /* ends with NULL */

@@ -29,6 +29,7 @@ struct enforcer {
     char old_digest[RESTORE_DIGEST_LEN + 1];
     uint16_t ports[EGRESS_MAX_REDIRECTS];
     size_t n_ports;
+    uint64_t n_updates;
     uint16_t listen_port;
 };
 
@@ -162,6 +163,7 @@ static int rules_load(struct enforcer *f, const struct policy *p, struct err *e)
     if (done < 0) {
         return -1;
     }
+    f->n_updates++;
     f->generation = r.generation;
     return 0;
 }
@@ -201,6 +203,7 @@ int enforcer_learn(struct enforcer *f, struct str name, const struct ip *ips, si
     if (f->g->cfg.nft && text.len && nft_run(f->nft, buf_cstr(&text), e) < 0) {
         return -1;
     }
+    f->n_updates += text.len > 0;
     return made_room ? 1 : 0;
 }
 
@@ -259,6 +262,11 @@ int enforcer_verify(struct enforcer *f, struct err *e)
         return err_set(e, ERR_IO, "the packet rules are not ours any more");
     }
     return 0;
+}
+
+uint64_t enforcer_updates(const struct enforcer *f)
+{
+    return f->n_updates;
 }
 
 uint64_t enforcer_take_untold(struct enforcer *f)

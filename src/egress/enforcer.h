@@ -33,5 +33,7 @@ uint32_t enforcer_mark(const struct enforcer *f);
 void enforcer_rest(struct enforcer *f);
 /* Reads the table back: it is there, with the generation that was applied last. */
 int enforcer_verify(struct enforcer *f, struct err *e);
+/* Transactions so far. */
+uint64_t enforcer_updates(const struct enforcer *f);
 /* Packets refused since the last call that the rules did not list one by one. */
 uint64_t enforcer_take_untold(struct enforcer *f);

@@ -32,7 +32,7 @@ struct events {
     void *on_name_arg;
     struct event *ring; /* allocated with the first refusal */
     size_t next, n;
-    uint64_t total, packets, second;
+    uint64_t total, packets, names, second;
     uint64_t unlogged; /* pushed out before they were */
     unsigned lines;
     struct io_timer later;
@@ -58,6 +58,11 @@ void events_on_name(struct events *v, void (*fn)(struct str name, void *arg), vo
 uint64_t events_count(const struct events *v)
 {
     return v->total;
+}
+
+uint64_t events_names(const struct events *v)
+{
+    return v->names;
 }
 
 static void cut(struct str s, char *out, size_t size)
@@ -193,6 +198,7 @@ void events_refused(struct events *v, const char *kind, struct str target, struc
     } else {
         write_later(v);
     }
+    v->names += strcmp(kind, "name") == 0;
     if (v->on_name && strcmp(kind, "name") == 0) {
         v->on_name(str_from(text), v->on_name_arg);
     }

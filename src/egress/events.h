@@ -18,5 +18,6 @@ void events_refused(struct events *v, const char *kind, struct str target, struc
 /* So many packets more than were passed on one by one. */
 void events_untold(struct events *v, uint64_t n_packets);
 uint64_t events_count(const struct events *v);
+uint64_t events_names(const struct events *v); /* lookups that were refused */
 /* {"total": n, "packets": of them, "events": [newest first]} */
 void events_format(const struct events *v, struct buf *out);

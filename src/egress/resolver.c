@@ -180,6 +180,10 @@ static void flight_free(struct flight *f)
 void flight_end(struct flight *f, struct str answer)
 {
     struct asker *a = f->asker;
+    struct resolver *r = f->resolver;
+    if (f->start_ms && a && !a->is_ours && r->o.ops->took) {
+        r->o.ops->took(r->o.arg, io_now_ms(r->o.loop) - f->start_ms);
+    }
     f->asker = NULL;
     flight_free(f);
     if (a) {
@@ -317,6 +321,7 @@ void resolver_ask(struct resolver *r, struct str query, struct asker *a)
     struct flight *f = flight_new(r, query);
     (void)dns_query_parse(query, &f->q);
     f->asker = a;
+    f->start_ms = MAX(io_now_ms(r->o.loop), (uint64_t)1);
     a->flight = f;
     flight_next(f);
 }

@@ -36,6 +36,7 @@ struct resolver_ops {
     int (*learn)(void *arg, struct str name, const struct ip *ips, size_t n, uint32_t ttl_s);
     void (*refused)(void *arg, const char *kind, struct str name, struct str detail);
     void (*resolved)(void *arg, struct str name, const struct ip *ips, size_t n);
+    void (*took)(void *arg, uint64_t ms); /* a lookup of the sandbox has ended; may be NULL */
 };
 
 struct resolver_opts {

@@ -33,6 +33,7 @@ struct flight {
     size_t upstream;
     uint32_t tried; /* bit per upstream */
     uint16_t id;
+    uint64_t start_ms; /* 0: never sent */
     bool is_tcp, is_probe;
 };
 

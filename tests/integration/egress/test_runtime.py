@@ -164,3 +164,40 @@ def test_patching_under_load(fresh):
     n.policy("+other.test")
     for h in held:
         h.is_cut()
+
+
+COLLECTOR = """import http.server, sys
+class H(http.server.BaseHTTPRequestHandler):
+    def do_POST(self):
+        body = self.rfile.read(int(self.headers["Content-Length"]))
+        open(sys.argv[1], "ab").write(self.path.encode() + b" " + body + b"\\n")
+        self.send_response(200)
+        self.end_headers()
+http.server.HTTPServer(("0.0.0.0", 4318), H).serve_forever()
+"""
+
+
+def test_metrics_over_otlp(fresh):
+    n = fresh()
+    n.background(n.world, "/usr/bin/python3", "-c", COLLECTOR, f"{n.dir}/otlp", log=f"{n.dir}/otlp.log")
+    n.start({"egress": [{"action": "allow", "target": "good.test"}, {"action": "allow", "target": "192.0.2.0/24"}]},
+            OTEL_EXPORTER_OTLP_ENDPOINT=f"http://{GOOD}:4318/", OTEL_METRIC_EXPORT_INTERVAL="300",
+            OPENSANDBOX_EGRESS_METRICS_EXTRA_ATTRS="team=blue,bad,=x,empty=")
+    n.lookup("good.test")
+    n.lookup("evil.test")
+
+    def latest():
+        if not os.path.exists(f"{n.dir}/otlp"):
+            return {}
+        with open(f"{n.dir}/otlp") as f:
+            lines = [line for line in f if line.endswith("\n")]
+        path, _, body = lines[-1].partition(" ")
+        scope = json.loads(body)["resourceMetrics"][0]["scopeMetrics"][0]
+        assert path == "/v1/metrics" and scope["scope"]["name"] == "opensandbox/egress"
+        return {m["name"]: (m.get("sum") or m.get("gauge") or m.get("histogram"))["dataPoints"][0] for m in scope["metrics"]}
+    got = wait_for("both lookups", lambda: (lambda m: m and m["egress.policy.denied_total"]["asInt"] == "1" and
+                                            m["egress.dns.query.duration"]["count"] == "1" and m)(latest()))
+    assert got["egress.nftables.rules.count"]["asInt"] == "3" and int(got["egress.nftables.updates.count"]["asInt"]) >= 2
+    assert int(got["egress.system.memory.usage_bytes"]["asInt"]) > 1 << 20 and got["egress.system.cpu.utilization"]["asDouble"] >= 0
+    attrs = {a["key"]: a["value"]["stringValue"] for a in got["egress.policy.denied_total"]["attributes"]}
+    assert attrs == {"sandbox_id": "sbx-1", "team": "blue"}

@@ -148,7 +148,7 @@ static const char *const *environment(struct oci *o, const struct runtime_spec *
                                       const char *dir, uid_t uid, struct arena *a)
 {
     cleanup_(buf_done) struct buf resolvers = BUF_INIT(512);
-    const char **v = arena_array(a, 24, sizeof(*v));
+    const char **v = arena_array(a, 32, sizeof(*v));
     size_t n = 0;
     network_resolvers(o->net, &resolvers);
     v[n++] = "PATH=/usr/sbin:/usr/bin:/sbin:/bin";
@@ -166,12 +166,21 @@ static const char *const *environment(struct oci *o, const struct runtime_spec *
     if (spec->credential_proxy) {
         v[n++] = env(a, "MITMPROXY_TRANSPARENT", "true");
     }
-    const char *passed[] = {"DENY_WEBHOOK", "LOG_LEVEL", "MAX_RULES", "RULES_DIR",
-                            "MITMPROXY_UPSTREAM_TRUST_DIR"};
+    const char *passed[] = {
+        "DENY_WEBHOOK",       "LOG_LEVEL", "MAX_RULES", "RULES_DIR", "MITMPROXY_UPSTREAM_TRUST_DIR",
+        "METRICS_EXTRA_ATTRS"};
     for (size_t i = 0; i < ARRAY_LEN(passed); i++) {
         const char *value = getenv(arena_printf(a, "OPENSANDBOX_EGRESS_%s", passed[i]));
         if (value) {
             v[n++] = env(a, passed[i], value);
+        }
+    }
+    const char *metrics[] = {"OTEL_EXPORTER_OTLP_METRICS_ENDPOINT", "OTEL_EXPORTER_OTLP_ENDPOINT",
+                             "OTEL_METRIC_EXPORT_INTERVAL"};
+    for (size_t i = 0; i < ARRAY_LEN(metrics); i++) {
+        const char *value = getenv(metrics[i]);
+        if (value) {
+            v[n++] = arena_printf(a, "%s=%s", metrics[i], value);
         }
     }
     v[n] = NULL;
