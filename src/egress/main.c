@@ -15,6 +15,16 @@
 #include "egress/slim.h"
 #include "egress/vault/api.h"
 
+#ifdef __SANITIZE_ADDRESS__
+/* Freed memory that is kept to catch its use counts in the sidecar's control group, which is small
+ * and not made larger for tests. */
+const char *__asan_default_options(void);
+const char *__asan_default_options(void)
+{
+    return "quarantine_size_mb=8:thread_local_quarantine_size_kb=64";
+}
+#endif
+
 struct egress_part *const egress_parts[] = {
     &vault_part,
     &intercept_part,
