@@ -3,7 +3,9 @@
 Installed once a machine, into a cache outside the clone where there is a place for one ($OSB_CACHE, else ~/.cache), else below
 build/. A registry that cannot be reached, or that has not got the package, is said with its own words."""
 
+import concurrent.futures
 import fcntl
+import inspect
 import json
 import os
 import re
@@ -79,8 +81,28 @@ def python_env():
 
     def make(where):
         must(["/usr/bin/python3", "-m", "venv", "--system-site-packages", where])
-        must([os.path.join(where, "bin", "python"), "-m", "pip", "install", "-q", "--disable-pip-version-check", *PYTHON_PINS])
+        must([os.path.join(where, "bin", "python"), "-m", "pip", "install", "-q", "--disable-pip-version-check", "-c",
+              os.path.join(HERE, "python", "constraints.txt"), *PYTHON_PINS])
     return os.path.join(install("python-" + tag, make), "bin", "python")
+
+
+def on_both(fn):
+    """Makes of a test with a `place` (and a `tmp_path`) one that runs on every place at the same time: they wait more than they compute."""
+    wanted = inspect.signature(fn)
+
+    def test(places, tmp_path, **more):
+        def one(place):
+            own = tmp_path / place.runtime
+            own.mkdir()
+            given = {"place": place, "tmp_path": own, **more}
+            return fn(**{k: given[k] for k in wanted.parameters})
+        with concurrent.futures.ThreadPoolExecutor(len(places)) as pool:
+            for done in [pool.submit(one, p) for p in places]:
+                done.result()
+    test.__name__, test.__doc__, test.__module__ = fn.__name__, fn.__doc__, fn.__module__
+    names = ["places", "tmp_path", *[n for n in wanted.parameters if n not in ("place", "tmp_path")]]
+    test.__signature__ = inspect.Signature([inspect.Parameter(n, inspect.Parameter.KEYWORD_ONLY) for n in names])
+    return test
 
 
 def record(client, package, version, runtime, methods, worked, refused, result, reason=""):

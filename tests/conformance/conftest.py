@@ -1,6 +1,7 @@
 """Published clients against our server, on the embedded runtime and on a Docker engine. Each is installed by the harness in
 the version that is pinned in clients.py, from its package registry; where that cannot be had its tests are skipped, and say so."""
 
+import contextlib
 import os
 import socket
 import subprocess
@@ -52,26 +53,22 @@ class Place:
         return env
 
 
-@pytest.fixture(scope="session", params=["embedded", "docker"])
-def place(request):
-    if request.param == "embedded":
-        server = Server().start()
-        yield Place("embedded", server)
-        server.close()
-        return
-    if os.geteuid() != 0 or not find("dockerd"):
-        pytest.skip("a Docker engine needs root and the package docker.io")
-    engine = Engine(runtimes=False)
-    try:
-        engine.start()
-        docker_images(engine)
-        server = DockerServer(engine, '[egress]\nimage = "osbt-sidecar:1"\n[storage]\nallowed_host_paths = ["/usr"]\n').start()
-        try:
-            yield Place("docker", server, OSB_CODE_IMAGE="osbt-usr:1", OSB_CODE_PATHS='["/usr"]')
-        finally:
-            server.close()
-    finally:
-        engine.close()
+@pytest.fixture(scope="session")
+def places():
+    """Both runtimes, one server each."""
+    with contextlib.ExitStack() as stack:
+        server = Server()
+        stack.callback(server.close)
+        found = [Place("embedded", server.start())]
+        if os.geteuid() == 0 and find("dockerd"):
+            engine = Engine(runtimes=False)
+            stack.callback(engine.close)
+            engine.start()
+            docker_images(engine)
+            server = DockerServer(engine, '[egress]\nimage = "osbt-sidecar:1"\n[storage]\nallowed_host_paths = ["/usr"]\n')
+            stack.callback(server.close)
+            found.append(Place("docker", server.start(), OSB_CODE_IMAGE="osbt-usr:1", OSB_CODE_PATHS='["/usr"]'))
+        yield found
 
 
 @pytest.fixture(scope="session")

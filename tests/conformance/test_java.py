@@ -39,6 +39,7 @@ def ran(report):
             if any(n.get("type") == "METHOD" and n.get("covered") == "1" for n in m.iter("counter"))}
 
 
+@clients.on_both
 def test_java(place, jars, tmp_path):
     agent, cli = (next(j for j in jars if word in j) for word in ("agent", "nodeps"))
     path = ":".join(j for j in jars if "jacoco" not in j)

@@ -30,6 +30,7 @@ def package():
         clients.unavailable("JavaScript SDK", "@alibaba-group/opensandbox", VERSION, e)
 
 
+@clients.on_both
 def test_js(place, package, tmp_path):
     path = tmp_path / "record.json"
     r = subprocess.run(["node", "--test", os.path.join(HERE, "js", "conformance.mjs")], env=place.environ(OSB_JS=package, OSB_RECORD=str(path)),

@@ -14,6 +14,7 @@ NOT_OFFERED = re.compile(r"template|Isolation|get_signed_endpoint")
 
 
 @pytest.mark.parametrize("half", ["sync", "async"])
+@clients.on_both
 def test_python(place, python_client, redis_port, tmp_path, half):
     path = tmp_path / "record.json"
     r = subprocess.run([python_client, "-m", "pytest", "-q", "--tb=short", "--durations=8", "-p", "no:cacheprovider", os.path.join(HERE, "python")],

@@ -12,6 +12,7 @@ HERE = os.path.dirname(os.path.abspath(__file__))
 VERSION = "1.1.1"
 
 
+@clients.on_both
 def test_cli(place, python_client, tmp_path):
     path = tmp_path / "record.json"
     r = subprocess.run([python_client, os.path.join(HERE, "python", "cli_story.py")], capture_output=True, text=True, timeout=600, cwd=tmp_path,
@@ -108,6 +109,7 @@ def walk(m, image):
 
 
 @pytest.mark.parametrize("way", ["direct", "proxy"])
+@clients.on_both
 def test_mcp(place, python_client, tmp_path, way):
     command = [os.path.join(os.path.dirname(python_client), "opensandbox-mcp"), "--domain", place.domain, "--api-key", place.key,
                "--request-timeout-seconds", "120"] + (["--use-server-proxy"] if way == "proxy" else [])

@@ -32,6 +32,7 @@ async def test_quickstart(interpreter):
     assert await go(interpreter.codes.ping()) and await go(interpreter.ping())
     assert interpreter.id == interpreter.sandbox.id
     assert (await go(interpreter.metrics.get_metrics(interpreter.id))).cpu_count > 0
+    assert (await go(interpreter.commands.run("true"))).exit_code == 0
     await go(interpreter.files.write_file("/tmp/f", "from outside"))
     assert (await go(interpreter.codes.run("print(open('/tmp/f').read())", language="python"))).logs.stdout[0].text.strip() == "from outside"
 
