@@ -19,7 +19,7 @@ from dockernet import load_egress  # noqa: E402
 from dockerserver import DockerServer  # noqa: E402
 from osbserver import Server  # noqa: E402
 
-collect_ignore = ["python"]  # run by their own interpreter
+collect_ignore = ["python", "interchange"]  # run by their own interpreter; a suite of its own
 USR_LINKS = {"bin": "usr/bin", "sbin": "usr/sbin", "lib": "usr/lib", "lib64": "usr/lib64"}
 
 
