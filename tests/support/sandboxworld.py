@@ -1,9 +1,9 @@
 """A world for real sandboxes: a network namespace that is reached through the host, with a resolver and servers that
 write down whatever arrives (egressworld.py)."""
 
-import fcntl
 import os
 import random
+import socket
 import subprocess
 import tempfile
 
@@ -55,9 +55,9 @@ class World:
     def number(self):
         """One of sixty that no other world on this machine has now: addresses follow from it."""
         for k in random.SystemRandom().sample(range(60), 60):
-            self.lock = open(f"/tmp/osb-test-world-{k}.lock", "w")
+            self.lock = socket.socket(socket.AF_UNIX)
             try:
-                fcntl.flock(self.lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+                self.lock.bind(f"\0osb-test-world-{k}")  # goes with the process
                 return k
             except OSError:
                 self.lock.close()
