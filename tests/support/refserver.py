@@ -27,7 +27,8 @@ def install():
     env = os.path.join(ROOT, "build", "reference", PIN.replace("==", "-"))
     if not os.path.exists(os.path.join(env, "ready")):
         subprocess.run(["/usr/bin/python3", "-m", "venv", "--clear", env], check=True)
-        r = subprocess.run([os.path.join(env, "bin", "python"), "-m", "pip", "install", "-q", "--disable-pip-version-check", PIN],
+        r = subprocess.run([os.path.join(env, "bin", "python"), "-m", "pip", "install", "-q", "--disable-pip-version-check",
+                            PIN, "-c", os.path.join(ROOT, "tests", "support", "refserver.txt")],
                            capture_output=True, text=True)
         if r.returncode != 0:
             raise Missing("the Python package registry cannot be reached: " + (r.stderr.strip().splitlines() or ["?"])[-1][:200])
