@@ -21,7 +21,7 @@ def schemathesis():
     env = os.path.join(ROOT, "build", "property", PIN)
     if not os.path.exists(os.path.join(env, "ready")):
         subprocess.run(["/usr/bin/python3", "-m", "venv", "--clear", env], check=True)
-        r = subprocess.run([os.path.join(env, "bin", "python"), "-m", "pip", "install", "-q", "--disable-pip-version-check",
+        r = subprocess.run([os.path.join(env, "bin", "python"), "-m", "pip", "install", "-q", "--no-compile", "--disable-pip-version-check",
                             "-r", os.path.join(HERE, "requirements.txt")],
                            capture_output=True, text=True)
         if r.returncode != 0:

@@ -24,7 +24,9 @@ def explore(schemathesis, spec, kind, url, examples, headers=(), more=(), wrap=(
     for header in headers:
         command += ["-H", header]
     full = {k: v for k, v in os.environ.items() if not k.startswith(("SCHEMATHESIS", "HYPOTHESIS"))}
-    full.update(env, SCHEMATHESIS_HOOKS="hooks", PYTHONPATH=HERE, OSB_PROPERTY=kind, PYTHONDONTWRITEBYTECODE="1")
+    full.pop("PYTHONDONTWRITEBYTECODE", None)
+    full.update(env, SCHEMATHESIS_HOOKS="hooks", PYTHONPATH=HERE, OSB_PROPERTY=kind,
+                PYTHONPYCACHEPREFIX=os.path.join(ROOT, "build", "property", "pycache"))
     tally = full["OSB_TALLY"] = os.path.join(ROOT, "build", "property", f"{kind}-{os.getpid()}.json")
     r = subprocess.run(command, env=full, capture_output=True, text=True, cwd=os.path.join(ROOT, "build"))
     print(r.stdout[-30000:], r.stderr[-3000:])

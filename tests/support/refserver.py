@@ -27,7 +27,7 @@ def install():
     env = os.path.join(ROOT, "build", "reference", PIN.replace("==", "-"))
     if not os.path.exists(os.path.join(env, "ready")):
         subprocess.run(["/usr/bin/python3", "-m", "venv", "--clear", env], check=True)
-        r = subprocess.run([os.path.join(env, "bin", "python"), "-m", "pip", "install", "-q", "--disable-pip-version-check",
+        r = subprocess.run([os.path.join(env, "bin", "python"), "-m", "pip", "install", "-q", "--no-compile", "--disable-pip-version-check",
                             PIN, "-c", os.path.join(ROOT, "tests", "support", "refserver.txt")],
                            capture_output=True, text=True)
         if r.returncode != 0:
@@ -87,6 +87,7 @@ class Reference(osbserver.Server):
                     f'[store]\ntype = "sqlite"\npath = "{self.dir}/store.db"\n')
         full = {k: v for k, v in os.environ.items() if not k.startswith(("OPENSANDBOX_", "OPEN_SANDBOX", "DOCKER_", "SANDBOX_"))}
         full.update(DOCKER_HOST=self.engine.url, HOME=self.dir, **(env or {}))
+        full.pop("PYTHONDONTWRITEBYTECODE", None)  # it starts more than once
         with open(self.log_path, "ab") as log:
             self.process = subprocess.Popen([self.command, "--config", config], env=full, stdin=subprocess.DEVNULL, stdout=log,
                                             stderr=log, cwd=self.dir)
