@@ -9,7 +9,7 @@ import subprocess
 
 import pytest
 
-from conftest import HERE, PYTHON, Code, check, start, texts, wait_for
+from conftest import HERE, PYTHON, Code, check, have, start, texts, wait_for
 from execd_client import Events, Raw
 from test_control import Control
 
@@ -118,6 +118,36 @@ def test_sql_is_interrupted(launch, tmp_path):
     ev = interrupted(code, "WITH RECURSIVE n(i) AS (SELECT 1 UNION ALL SELECT i + 1 FROM n) SELECT count(*) FROM n", "sql")
     assert ev.error["ename"] == "KeyboardInterrupt"
     assert rows(code.run("SELECT count(*) AS n FROM kept", language="sql")) == [{"columns": ["n"], "rows": [["0"]]}]
+
+
+@pytest.fixture
+def mysql(tmp_path):
+    """A server with nothing in it, where anybody is root."""
+    if not os.path.exists("/usr/sbin/mariadbd") or not have("pymysql"):
+        pytest.skip("mariadb-server-core and python3-pymysql are not installed")
+    port, data = free_port(), tmp_path / "mysql"
+    os.makedirs(data)
+    with open(tmp_path / "mysql.log", "w") as log:
+        p = subprocess.Popen(["/usr/sbin/mariadbd", "--no-defaults", "--user=root", f"--datadir={data}", f"--socket={data}/socket", "--skip-grant-tables",
+                              "--skip-networking=0", "--bind-address=127.0.0.1", f"--port={port}", "--innodb-log-file-size=4M"],
+                             stdin=subprocess.DEVNULL, stdout=log, stderr=log)
+    try:
+        wait_for(lambda: answers(port) or p.poll() is not None, "the database", 120)
+        assert p.poll() is None, (tmp_path / "mysql.log").read_text()
+        yield port
+    finally:
+        p.terminate()
+        p.wait(60)
+
+
+def test_sql_by_a_server(launch, tmp_path, mysql):
+    """As the protocol has it: the database `sandbox`, shared by all contexts."""
+    install(tmp_path, "sql")
+    code = launch(SQL_PORT=str(mysql))
+    assert rows(code.run("SELECT database() AS d", language="sql")) == [{"columns": ["d"], "rows": [["sandbox"]]}]
+    assert rows(code.run("CREATE TABLE t (id INT, n TEXT); INSERT INTO t VALUES (1, 'a'), (2, NULL)", language="sql"))[-1]["rows"] == [[2]]
+    assert rows(code.run("SELECT * FROM t ORDER BY id", code.create("sql"), "sql")) == [{"columns": ["id", "n"], "rows": [["1", "a"], ["2", None]]}]
+    assert code.run("SELECT * FROM missing", language="sql").error["ename"] == "DBQueryError"
 
 
 def test_sql_that_is_not_installed(launch):
