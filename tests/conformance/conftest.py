@@ -98,4 +98,4 @@ def python_client():
     try:
         return clients.python_env()
     except clients.Unavailable as e:
-        clients.unavailable("Python", "opensandbox", "1.1.1", e)
+        clients.unavailable("Python SDK, sync", "opensandbox", "1.1.1", e)
