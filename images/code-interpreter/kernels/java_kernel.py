@@ -33,13 +33,9 @@ class JavaKernel(Kernel):
             raise SystemExit("Java did not start")
 
     def answers(self):
-        """Everything the runner says until the run is over. An interrupt is passed on, and what follows is still read."""
+        """Everything the runner says until the run is over."""
         while True:
-            try:
-                line = self.runner.stdout.readline()
-            except KeyboardInterrupt:
-                self.tell(b"!")
-                continue
+            line = self.runner.stdout.readline()
             if not line:
                 os._exit(1)  # System.exit(): the state is lost, and so is this kernel
             kind, *words = line.decode("ascii").split()
@@ -49,13 +45,31 @@ class JavaKernel(Kernel):
                 return
 
     def tell(self, line):
+        self.telling = True
         self.runner.stdin.write(line + b"\n")
         self.runner.stdin.flush()
+        self.telling = False
+        if self.stop:
+            self.interrupt()
+
+    def interrupt(self, *_):
+        """A handler and no exception, which could come anywhere: passed on, and what the runner says then is still read."""
+        self.stop = True
+        if not self.telling:
+            os.write(self.runner.stdin.fileno(), b"!\n")
 
     def publish(self, kind, **content):
         self.send_response(self.iopub_socket, kind, content)
 
     def do_execute(self, code, silent, store_history=True, user_expressions=None, allow_stdin=False, **_):
+        self.stop, self.telling = False, True
+        before = signal.signal(signal.SIGINT, self.interrupt)
+        try:
+            return self.execute(code, silent)
+        finally:
+            signal.signal(signal.SIGINT, before)
+
+    def execute(self, code, silent):
         failed, decoders = None, {k: codecs.getincrementaldecoder("utf-8")("replace") for k in "oe"}
         self.tell(base64.b64encode(code.encode()))
         for kind, words in self.answers():

@@ -5,6 +5,7 @@ SQL_DATABASE names. Each statement gives {"columns": [...], "rows": [[...]]}, as
 import html
 import json
 import os
+import signal
 import socket
 import sqlite3
 
@@ -51,8 +52,6 @@ def sqlite():
         connection.execute("PRAGMA user_version").fetchall()
     except sqlite3.OperationalError:
         connection = sqlite3.connect(":memory:", isolation_level=None)  # a directory that cannot be written to
-    # Every so often the interpreter is let in, which is when an interrupt can end a statement.
-    connection.set_progress_handler(lambda: 0, 10_000)
     return connection
 
 
@@ -90,6 +89,13 @@ class SqlKernel(Kernel):
     banner = "SQL"
     language_info = {"name": "sql", "mimetype": "application/sql", "file_extension": ".sql"}
     connection = None
+    stop = waiting = False
+
+    def interrupt(self, *_):
+        """A handler and no exception, which could come anywhere; only a server's answer is waited for without a look at `stop`."""
+        self.stop = True
+        if self.waiting:
+            raise KeyboardInterrupt
 
     def connect(self):
         if self.connection is None:
@@ -97,6 +103,8 @@ class SqlKernel(Kernel):
                 self.connection = mysql() or sqlite()
             except Exception as e:
                 raise Failure("DBInitError", str(e)) from e
+            if isinstance(self.connection, sqlite3.Connection):
+                self.connection.set_progress_handler(lambda: 1 if self.stop else 0, 10_000)
         return self.connection
 
     def one(self, statement):
@@ -105,12 +113,15 @@ class SqlKernel(Kernel):
         reads = bool(words) and words[0].upper() in ("SELECT", "WITH", "SHOW", "PRAGMA", "EXPLAIN", "DESCRIBE", "VALUES")
         cursor = connection.cursor()
         try:
+            self.waiting = not isinstance(connection, sqlite3.Connection)
+            if self.stop:
+                raise KeyboardInterrupt
             cursor.execute(statement)
             if cursor.description is None:
                 return {"columns": ["affected_rows"], "rows": [[max(0, cursor.rowcount)]]}
             rows = [[cell(v) for v in row] for row in cursor.fetchmany(MAX_ROWS + 1)]
         except KeyboardInterrupt as e:
-            self.connection = None if not isinstance(connection, sqlite3.Connection) else connection
+            self.connection = connection if isinstance(connection, sqlite3.Connection) else None
             raise Failure("KeyboardInterrupt", "the statement was interrupted") from e
         except Exception as e:
             if "interrupted" in str(e):
@@ -119,7 +130,7 @@ class SqlKernel(Kernel):
                 self.connection = None  # the server has gone: the next run looks again
             raise Failure("DBQueryError" if reads else "DBExecError", str(e)) from e
         finally:
-            cursor.close()
+            self.waiting = False
         result = {"columns": [d[0] for d in cursor.description], "rows": rows[:MAX_ROWS]}
         return {**result, "truncated": True} if len(rows) > MAX_ROWS else result
 
@@ -135,6 +146,14 @@ class SqlKernel(Kernel):
             self.publish("display_data", data=data, metadata={})
 
     def do_execute(self, code, silent, store_history=True, user_expressions=None, allow_stdin=False, **_):
+        self.stop = False
+        before = signal.signal(signal.SIGINT, self.interrupt)
+        try:
+            return self.execute(code)
+        finally:
+            signal.signal(signal.SIGINT, before)
+
+    def execute(self, code):
         todo = [s for s in statements(code) if not is_blank(s)]
         try:
             for i, statement in enumerate(todo):

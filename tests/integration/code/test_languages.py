@@ -148,6 +148,8 @@ def test_sql_by_a_server(launch, tmp_path, mysql):
     assert rows(code.run("CREATE TABLE t (id INT, n TEXT); INSERT INTO t VALUES (1, 'a'), (2, NULL)", language="sql"))[-1]["rows"] == [[2]]
     assert rows(code.run("SELECT * FROM t ORDER BY id", code.create("sql"), "sql")) == [{"columns": ["id", "n"], "rows": [["1", "a"], ["2", None]]}]
     assert code.run("SELECT * FROM missing", language="sql").error["ename"] == "DBQueryError"
+    assert interrupted(code, "SELECT sleep(600)", "sql").error["ename"] == "KeyboardInterrupt"
+    assert rows(code.run("SELECT count(*) AS n FROM t", language="sql")) == [{"columns": ["n"], "rows": [["2"]]}]
 
 
 def test_sql_that_is_not_installed(launch):
