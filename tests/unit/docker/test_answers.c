@@ -47,6 +47,10 @@ static void test_list(void **state)
     json_free(j);
 }
 
+#define SIDECAR                                                                                    \
+    "{\"Id\":\"x\",\"Labels\":{\"opensandbox.io/id\":\"a\","                                       \
+    "\"opensandbox.io/egress-sidecar-for\":\"b\"}}"
+
 static void test_not_a_sandbox(void **state)
 {
     (void)state;
@@ -57,8 +61,7 @@ static void test_not_a_sandbox(void **state)
         "{\"Id\":\"x\",\"Labels\":{\"opensandbox.io/id\":\"../../etc\"}}",
         "{\"Id\":\"x\",\"Labels\":{\"opensandbox.io/id\":7}}",
         "{\"Id\":3,\"Labels\":{\"opensandbox.io/id\":\"a\"}}",
-        "{\"Id\":\"x\",\"Labels\":{\"opensandbox.io/id\":\"a\",\"opensandbox.io/"
-        "egress-sidecar-for\":\"b\"}}",
+        SIDECAR,
     };
     for (size_t i = 0; i < ARRAY_LEN(texts); i++) {
         struct container c;
