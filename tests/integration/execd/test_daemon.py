@@ -67,6 +67,7 @@ def test_log_file(launch, tmp_path):
     log = tmp_path / "execd.log"
     execd = launch("--log-level", "7", env={"EXECD_LOG_FILE": str(log)})
     execd.get("/ping")
+    wait_for(lambda: "/ping" in log.read_text(), "the line of the request, which follows its answer")
     lines = [json.loads(line) for line in log.read_text().splitlines()]
     assert lines[0]["msg"] == "listening" and any(x.get("path") == "/ping" for x in lines)
     assert execd.log() == ""
