@@ -23,6 +23,7 @@ ROOT = os.path.dirname(os.path.dirname(os.path.abspath(__file__)))
 OUT = os.path.join(ROOT, "build", "test")
 PYTHON = "/usr/bin/python3"
 PRINTING = threading.Lock()
+CASE_SECONDS = 600  # a case that takes longer hangs
 SECOND_TRIES = 8  # more failures than this in one suite are no accident
 SANITIZERS = {
     "ASAN_OPTIONS": "detect_leaks=1:abort_on_error=0:exitcode=99:strict_string_checks=1",
@@ -137,7 +138,7 @@ class Stage:
         before = self.result.failed
         self.junit(xml, name, self.run(
             [PYTHON, "-m", "pytest", "-q", "-ra", "--tb=short", "-o", f"cache_dir={self.cache(suite)}",
-             "--durations=5", f"--junitxml={xml}", *more, suite], env))
+             f"--timeout={0 if self.name in ON_DEMAND else CASE_SECONDS}", "--durations=5", f"--junitxml={xml}", *more, suite], env))
         if self.result.failed > before:
             self.ends.append(os.path.getsize(self.log_path))
         return self.result.failed - before

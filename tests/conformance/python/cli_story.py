@@ -52,6 +52,7 @@ def spawn(*words, stdin=subprocess.DEVNULL):
             for i, f in enumerate((fd, out_w, err_w)):
                 os.dup2(f, i)
             sys.stdin, sys.stdout, sys.stderr = (os.fdopen(i, m) for i, m in ((0, "r"), (1, "w"), (2, "w")))
+            signal.signal(signal.SIGINT, signal.default_int_handler)  # ignored in what a shell has put into the background
             sys.argv = ["osb", *words]
             cli()
             code = 0
