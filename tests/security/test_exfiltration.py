@@ -5,6 +5,7 @@ And each attempt is found in the log of the sidecar."""
 import json
 import os
 import sys
+import time
 
 import pytest
 
@@ -205,3 +206,14 @@ def test_an_address_is_forgotten_with_its_name(net):
     net.policy("+good.test", "+*.good.test")
     assert net.connect(GOOD) != "ok"  # not asked for again yet
     assert net.lookup("good.test")["answers"] == [GOOD] and net.connect(GOOD) == "ok"
+
+
+def test_an_address_is_forgotten_in_time(net):
+    """Its record lives for a second, and the address a minute longer, for clients that were slow."""
+    net.policy("+other.test")
+    net.policy("+*.good.test")
+    assert net.lookup("short.good.test")["answers"] == [GOOD] and net.connect(GOOD) == "ok"
+    egressnet.wait_for("its end", lambda: time.sleep(1) or net.connect(GOOD) != "ok", timeout=180)
+    with attempt(net, at(GOOD, 80)):
+        assert net.connect(GOOD) != "ok"
+    net.policy("+good.test", "+*.good.test")

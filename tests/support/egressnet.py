@@ -37,8 +37,8 @@ def run(*cmd, check=True, **kw):
     return subprocess.run(cmd, check=check, capture_output=True, text=True, timeout=60, **kw)
 
 
-def wait_for(what, fn):
-    end = time.monotonic() + WAIT
+def wait_for(what, fn, timeout=None):
+    end = time.monotonic() + (timeout or WAIT)
     while time.monotonic() < end:
         got = fn()
         if got:
