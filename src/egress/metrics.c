@@ -324,21 +324,12 @@ static void post(struct metrics *m, const struct io_addr *to)
 static void on_address(struct asker *a, struct str answer)
 {
     struct metrics *m = container_of(a, struct metrics, asker);
-    struct dns_reader r;
-    struct dns_record rec;
-    struct ip ip;
-    char text[IP_TEXT_MAX];
     struct io_addr to;
-    if (dns_reader_init(&r, answer) == 0) {
-        while (dns_reader_next(&r, &rec) > 0) {
-            if (rec.section == DNS_ANSWER && dns_record_ip(answer, &rec, &ip) &&
-                io_addr_ip(str_from(ip_format(&ip, text)), port_of(m), &to) == 0) {
-                post(m, &to);
-                return;
-            }
-        }
+    if (resolver_first_addr(answer, port_of(m), &to)) {
+        post(m, &to);
+    } else {
+        ended(m, -EHOSTUNREACH);
     }
-    ended(m, -EHOSTUNREACH);
 }
 
 static void on_timer(struct io_timer *t)

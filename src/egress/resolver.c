@@ -356,6 +356,24 @@ void resolver_ask_name(struct resolver *r, struct str name, uint16_t type, struc
     resolver_ask(r, str_n(query, n), a);
 }
 
+bool resolver_first_addr(struct str answer, uint16_t port, struct io_addr *ret)
+{
+    struct dns_reader r;
+    struct dns_record rec;
+    struct ip ip;
+    char text[IP_TEXT_MAX];
+    if (dns_reader_init(&r, answer) < 0) {
+        return false;
+    }
+    while (dns_reader_next(&r, &rec) > 0) {
+        if (rec.section == DNS_ANSWER && dns_record_ip(answer, &rec, &ip) &&
+            io_addr_ip(str_from(ip_format(&ip, text)), port, ret) == 0) {
+            return true;
+        }
+    }
+    return false;
+}
+
 void resolver_forget(struct resolver *r, struct asker *a)
 {
     if (a->flight) {

@@ -60,6 +60,8 @@ void resolver_ask(struct resolver *r, struct str query, struct asker *a);
 void resolver_forget(struct resolver *r, struct asker *a); /* the client has left */
 /* Our own question: the addresses of a name, whatever policy says. */
 void resolver_ask_name(struct resolver *r, struct str name, uint16_t type, struct asker *a);
+/* The first address of the answer to it, with a port; false: there is none. */
+bool resolver_first_addr(struct str answer, uint16_t port, struct io_addr *ret);
 
 /* From the sockets. */
 void resolver_on_answer(struct resolver *r, struct flight *f, struct str msg);

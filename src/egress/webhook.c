@@ -160,21 +160,12 @@ static uint16_t port_of(const struct webhook *w)
 static void on_address(struct asker *a, struct str answer)
 {
     struct webhook *w = container_of(a, struct webhook, asker);
-    struct dns_reader r;
-    struct dns_record rec;
-    struct ip ip;
-    char text[IP_TEXT_MAX];
     struct io_addr to;
-    if (dns_reader_init(&r, answer) == 0) {
-        while (dns_reader_next(&r, &rec) > 0) {
-            if (rec.section == DNS_ANSWER && dns_record_ip(answer, &rec, &ip) &&
-                io_addr_ip(str_from(ip_format(&ip, text)), port_of(w), &to) == 0) {
-                post(w, &to);
-                return;
-            }
-        }
+    if (resolver_first_addr(answer, port_of(w), &to)) {
+        post(w, &to);
+    } else {
+        attempt_failed(w, "its host does not resolve");
     }
-    attempt_failed(w, "its host does not resolve");
 }
 
 static void attempt(struct webhook *w)
