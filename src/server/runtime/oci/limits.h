@@ -24,6 +24,7 @@
 #define OCI_ENGINE_WAIT_MS 10000u       /* for the engine to end once its sandbox answers */
 #define OCI_NETNS_QUARANTINE_MS 10000u  /* before a used network namespace is handed out again */
 #define OCI_NETNS_RECYCLE_MAX 256u      /* used network namespaces kept for another sandbox */
+#define OCI_UPLINKS_LOOK_MS 10000u      /* between two looks for links that must forward IPv6 too */
 #define OCI_SPARE_HOMES 8u              /* directories with a writable layer kept ready */
 #define OCI_SPARE_USERNS 8u             /* user namespaces kept ready */
 #define OCI_OSSFS_TIMEOUT_MS 30000u     /* for a bucket to be mounted */

@@ -2,7 +2,6 @@
 
 #include "server/runtime/oci/net6.h"
 
-#include <dirent.h>
 #include <errno.h>
 #include <fcntl.h>
 #include <stdio.h>
@@ -10,27 +9,26 @@
 
 #include "base/buf.h"
 #include "base/cleanup.h"
+#include "base/clock.h"
 #include "base/fd.h"
 #include "base/log.h"
 #include "base/must.h"
 #include "base/num.h"
+#include "server/runtime/oci/limits.h"
 
-#define CONF "/proc/sys/net/ipv6/conf"
-
-static int setting_write(const char *link, const char *name, const char *value)
+int net6_setting_write(const char *link, const char *name, const char *value)
 {
     char path[512];
-    (void)snprintf(path, sizeof(path), CONF "/%s/%s", link, name);
+    (void)snprintf(path, sizeof(path), NET6_CONF "/%s/%s", link, name);
     return file_write(AT_FDCWD, path, str_from(value));
 }
 
-/* -1: not there. */
-static int64_t setting_read(const char *link, const char *name)
+int64_t net6_setting_read(const char *link, const char *name)
 {
     char path[512];
     cleanup_(buf_done) struct buf text = BUF_INIT(64);
     int64_t v = -1;
-    (void)snprintf(path, sizeof(path), CONF "/%s/%s", link, name);
+    (void)snprintf(path, sizeof(path), NET6_CONF "/%s/%s", link, name);
     if (file_read(AT_FDCWD, path, &text) == 0) {
         struct str rest = buf_str(&text);
         (void)parse_i64(str_cut(&rest, '\n'), &v);
@@ -38,83 +36,14 @@ static int64_t setting_read(const char *link, const char *name)
     return v;
 }
 
-/* The device of the default route; false: this host has no IPv6 to share. */
-static bool uplink(char out[LINK_NAME_MAX])
+int net6_init(struct net6 *s, const struct config_oci *cfg, const struct cidr *subnet4,
+              struct err *e)
 {
-    cleanup_(buf_done) struct buf text = BUF_INIT(1u << 20);
-    if (file_read(AT_FDCWD, "/proc/net/ipv6_route", &text) < 0) {
-        return false;
-    }
-    struct str rest = buf_str(&text);
-    while (rest.p) {
-        struct str line = str_trim(str_cut(&rest, '\n'));
-        ptrdiff_t space = str_rfind(line, ' ');
-        struct str dev = str_sub(line, space < 0 ? line.n : (size_t)space + 1, line.n);
-        if (str_starts(line, STR("00000000000000000000000000000000 00 ")) &&
-            !str_eq(dev, STR("lo")) && str_to_cstr(dev, out, LINK_NAME_MAX) == 0) {
-            return true;
-        }
-    }
-    return false;
-}
-
-/* Every link, and "all" and "default" for those to come. */
-static void each_link(void (*fn)(const char *link))
-{
-    DIR *d = opendir(CONF);
-    struct dirent *e;
-    while (d && (e = readdir(d))) {
-        if (e->d_name[0] != '.') {
-            fn(e->d_name);
-        }
-    }
-    if (d) {
-        (void)closedir(d);
-    }
-}
-
-static void keep_hearing_routers(const char *link)
-{
-    if (setting_read(link, "accept_ra") == 1) {
-        (void)setting_write(link, "accept_ra", "2"); /* the link may be gone again */
-    }
-}
-
-static void forward_from(const char *link)
-{
-    (void)setting_write(link, "force_forwarding", "1"); /* likewise */
-}
-
-/* Since Linux 6.17 links can forward without making a router of the host, which would stop hearing
- * its own routers. auto does that to the uplink and the bridge only, and nothing else. */
-static int forwarding(bool is_wanted, const char *bridge)
-{
-    char dev[LINK_NAME_MAX];
-    bool is_new = setting_read("all", "force_forwarding") >= 0;
-    if (setting_read("all", "forwarding") == 1) {
-        return 0;
-    }
-    if (is_wanted && is_new) {
-        each_link(forward_from); /* "all" itself only reaches links when it changes */
-        return 0;
-    }
-    if (is_wanted) {
-        each_link(keep_hearing_routers);
-        return setting_write("all", "forwarding", "1");
-    }
-    if (!is_new || !uplink(dev)) {
-        return -EOPNOTSUPP;
-    }
-    int r = setting_write(dev, "force_forwarding", "1");
-    return r < 0 ? r : setting_write(bridge, "force_forwarding", "1");
-}
-
-int net6_init(struct net6 *s, const char *mode, const struct cidr *subnet4, struct err *e)
-{
-    char dev[LINK_NAME_MAX];
-    bool is_wanted = strcmp(mode, "on") == 0;
-    bool there = setting_read("all", "disable_ipv6") == 0;
-    *s = (struct net6){.on = there && (is_wanted || (strcmp(mode, "auto") == 0 && uplink(dev)))};
+    bool is_wanted = strcmp(cfg->ipv6, "on") == 0;
+    bool there = net6_setting_read("all", "disable_ipv6") == 0;
+    *s = (struct net6){.on = there && strcmp(cfg->ipv6, "off") != 0};
+    forward6_init(&s->forward, cfg->run_dir, cfg->bridge, is_wanted);
+    s->on = s->on && (is_wanted || forward6_has_uplink(&s->forward));
     if (is_wanted && !there) {
         return err_set(e, ERR_UNSUPPORTED, "[oci].ipv6 is \"on\", but this host has no IPv6");
     }
@@ -132,25 +61,46 @@ struct ip net6_addr(const struct net6 *s, uint32_t ip4)
     return ip;
 }
 
-int net6_bridge(struct net6 *s, const char *mode, struct netlink *host, const char *bridge,
-                int index, uint32_t gateway4, struct err *e)
+int net6_bridge(struct net6 *s, struct netlink *host, int index, uint32_t gateway4, struct err *e)
 {
+    const char *bridge = s->forward.bridge;
     if (s->on) {
         struct ip gateway = net6_addr(s, gateway4);
-        int r = forwarding(strcmp(mode, "on") == 0, bridge);
+        int r = forward6_start(&s->forward);
         r = r < 0 ? r : net6_link(host, bridge, index, NULL, &gateway, NULL);
         if (r == 0) {
             return 0;
         }
-        if (strcmp(mode, "on") == 0) {
+        if (s->forward.all_routes) {
             return err_sys(e, r, "IPv6 on the bridge %s", bridge);
         }
         log_info("sandboxes have no IPv6: this host does not forward it "
                  "([oci].ipv6 = \"on\" makes it)");
         s->on = false;
     }
-    (void)setting_write(bridge, "disable_ipv6", "1"); /* missing where there is no IPv6 at all */
+    net6_end(s); /* of an earlier server, with another configuration */
     return 0;
+}
+
+void net6_tend(struct net6 *s)
+{
+    uint64_t now = clock_mono_ms();
+    if (s->on && now >= s->look_ms) {
+        s->look_ms = now + OCI_UPLINKS_LOOK_MS;
+        int r = forward6_start(&s->forward);
+        if (r < 0) {
+            log_debug("IPv6 forwarding", LOG_I("errno", -r));
+        }
+    }
+}
+
+void net6_end(struct net6 *s)
+{
+    if (s->forward.bridge[0]) {
+        /* Also what tells others that we need forwarding; missing where there is no IPv6 at all. */
+        (void)net6_setting_write(s->forward.bridge, "disable_ipv6", "1");
+        forward6_stop(&s->forward);
+    }
 }
 
 int net6_link(struct netlink *nl, const char *link, int index, const struct ip *old,
@@ -164,7 +114,7 @@ int net6_link(struct netlink *nl, const char *link, int index, const struct ip *
     };
     int r = 0;
     for (size_t i = 0; i < ARRAY_LEN(quiet) && r == 0; i++) {
-        r = setting_write(link, quiet[i].name, quiet[i].value);
+        r = net6_setting_write(link, quiet[i].name, quiet[i].value);
     }
     if (r == 0 && old) {
         r = addr6_del(nl, index, old->b, 64);
@@ -183,5 +133,6 @@ int net6_gateway_link(struct netlink *nl, const char *link, int index, bool sand
         return net6_link(nl, link, index, NULL, &sandbox, &gateway);
     }
     int r = net6_link(nl, link, index, NULL, &gateway, NULL);
-    return r < 0 ? r : setting_write("all", "forwarding", "1"); /* of the gateway's namespace */
+    return r < 0 ? r
+                 : net6_setting_write("all", "forwarding", "1"); /* of the gateway's namespace */
 }

@@ -135,7 +135,7 @@ static int bridge_init(struct network *n, const struct config_oci *cfg, struct e
     if (r < 0 && r != -EEXIST) {
         return err_sys(e, r, "address of the bridge %s", n->bridge);
     }
-    if (net6_bridge(&n->v6, cfg->ipv6, &n->host, n->bridge, n->bridge_index, n->gateway, e) < 0) {
+    if (net6_bridge(&n->v6, &n->host, n->bridge_index, n->gateway, e) < 0) {
         return -1;
     }
     r = link_up(&n->host, n->bridge_index);
@@ -200,7 +200,7 @@ struct network *network_new(const struct config_oci *cfg, struct err *e)
     (void)snprintf(n->bridge, sizeof(n->bridge), "%s", cfg->bridge);
     if (!n->off &&
         (strlen(cfg->bridge) > LINK_NAME_MAX - 1 - 6 || subnet_init(n, cfg, &subnet, e) < 0 ||
-         resolvers_init(n, cfg, e) < 0 || net6_init(&n->v6, cfg->ipv6, &subnet, e) < 0 ||
+         resolvers_init(n, cfg, e) < 0 || net6_init(&n->v6, cfg, &subnet, e) < 0 ||
          rules_init(n, cfg, &subnet, e) < 0 || bridge_init(n, cfg, e) < 0)) {
         if (strlen(cfg->bridge) > LINK_NAME_MAX - 1 - 6) {
             (void)err_set(e, ERR_INVALID, "[oci].bridge: at most %d characters",
@@ -208,6 +208,10 @@ struct network *network_new(const struct config_oci *cfg, struct err *e)
         }
         network_free(n);
         return NULL;
+    }
+    if (n->off) { /* there may have been a network before */
+        forward6_init(&n->v6.forward, cfg->run_dir, cfg->bridge, false);
+        net6_end(&n->v6);
     }
     n->mtu = n->off ? 0 : uplink_mtu();
     return n;
@@ -289,6 +293,11 @@ static void spare_free(struct network *n, struct spare *s)
     }
     lease_drop(n, &s->lease);
     free(s);
+}
+
+void network_end(struct network *n)
+{
+    net6_end(&n->v6);
 }
 
 void network_free(struct network *n)
@@ -550,6 +559,7 @@ static void ready_add(struct network *n, struct spare *s)
 bool network_tend(struct network *n)
 {
     bool keep = false;
+    net6_tend(&n->v6);
     struct spare *s = resting_due(n, &keep);
     if (s) {
         if (keep && lease_renew(n, &s->lease)) {

@@ -27,6 +27,8 @@ struct net_lease {
 struct network *network_new(const struct config_oci *cfg, struct err *e);
 /* Closes what is pooled; bridge, rules and the namespaces of sandboxes stay. */
 void network_free(struct network *n);
+/* No sandbox is left, and the server stops: takes back what was changed of the host's IPv6. */
+void network_end(struct network *n);
 bool network_has_ipv6(const struct network *n);
 bool network_is_off(const struct network *n); /* [oci].network = "none" */
 

@@ -331,13 +331,15 @@ int oci_spares_start(struct oci *o, struct err *e)
 static void oci_free(struct runtime *rt)
 {
     struct oci *o = oci_of(rt);
+    bool has_adopted = o->spares != NULL;
     spares_free(o->spares);
     watch_free(o->watch);
-    size_t it = 0;
+    size_t it = 0, n_connected = 0;
     struct str key;
     void *value;
     while (map_next(&o->sandboxes, &it, &key, &value)) {
         struct sandbox *sb = value;
+        n_connected += sb->net.ip && sb->status.state != RT_EXITED;
         images_release(o, sb);
         if (sb->net.ns_fd >= 0) {
             (void)close(sb->net.ns_fd);
@@ -349,6 +351,9 @@ static void oci_free(struct runtime *rt)
     }
     map_done(&o->sandboxes);
     image_store_close(o->images);
+    if (o->net && has_adopted && n_connected == 0) {
+        network_end(o->net); /* what goes on without us keeps its network */
+    }
     network_free(o->net);
     host_image_done(&o->host_image);
     engines_done(&o->engines);
