@@ -35,7 +35,6 @@
 #define EGRESS_METRICS_MS 60000u        /* between two exports of metrics */
 #define EGRESS_METRICS_MIN_MS 200u      /* the least that OTEL_METRIC_EXPORT_INTERVAL can ask for */
 #define EGRESS_METRICS_MAX 65536        /* bytes of one export */
-#define EGRESS_MAX_ATTRS 32             /* attributes from the environment */
 #define EGRESS_MAX_WEBHOOKS 256         /* refusals waiting for the webhook; more are dropped */
 #define EGRESS_WEBHOOK_TRIES 4          /* attempts to deliver one */
 #define EGRESS_WEBHOOK_TIMEOUT_MS 5000u /* of each attempt */

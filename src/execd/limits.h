@@ -97,7 +97,6 @@
 /* Telemetry */
 #define TELEMETRY_PERIOD_MS 60000u    /* between exports (OTEL_METRIC_EXPORT_INTERVAL) */
 #define TELEMETRY_TIMEOUT_MS 10000u   /* for one export */
-#define TELEMETRY_MAX_ATTRS 32        /* extra attributes; extra request headers */
 #define TELEMETRY_MAX_SERIES 512      /* combinations of attributes; further ones are not counted */
 #define TELEMETRY_MAX_BODY (2u << 20) /* JSON of one export */
 #define LOOKUP_TIMEOUT_MS 2000u       /* for an answer of one name server */

@@ -1,6 +1,5 @@
 #include "execd/telemetry.h"
 
-#include <errno.h>
 #include <fcntl.h>
 #include <stdlib.h>
 
@@ -16,8 +15,9 @@
 #include "execd/sampler.h"
 #include "execd/system_stat.h"
 #include "execd/task.h"
-#include "http/client.h"
+#include "execd/telemetry_config.h"
 #include "io/timer.h"
+#include "otlp/post.h"
 
 struct telemetry {
     struct execd *x;
@@ -28,13 +28,12 @@ struct telemetry {
     struct histogram requests, executions, files;
 
     /* one export at a time */
+    struct otlp_post post;
     struct task task;
-    bool busy, freed, failing;
+    bool freed;
     struct io_addr addr;
     int lookup_error;
     struct system_stat stat;
-    struct http_call *call;
-    int status;
 };
 
 /* ---- counting ---- */
@@ -115,182 +114,59 @@ void telemetry_execution(struct telemetry *t, enum telemetry_operation op, bool 
 
 /* ---- the document ---- */
 
-static void metric_begin(struct json_out *o, const char *name, const char *unit, bool is_counter)
-{
-    json_obj_begin(o);
-    json_key(o, "name");
-    json_put_cstr(o, name);
-    if (unit) {
-        json_key(o, "unit");
-        json_put_cstr(o, unit);
-    }
-    json_key(o, is_counter ? "sum" : "gauge");
-    json_obj_begin(o);
-    if (is_counter) {
-        json_key(o, "aggregationTemporality");
-        json_put_int(o, 2); /* cumulative */
-        json_key(o, "isMonotonic");
-        json_put_bool(o, true);
-    }
-    json_key(o, "dataPoints");
-    json_arr_begin(o);
-}
-
-static void metric_end(struct json_out *o)
-{
-    json_arr_end(o);
-    json_obj_end(o);
-    json_obj_end(o);
-}
-
-static void put_int_point(struct json_out *o, const struct otlp_common *c, const char *key,
-                          const char *value, uint64_t v)
-{
-    otlp_point_begin(o, c, key, value);
-    otlp_put_u64(o, "asInt", v);
-    json_obj_end(o);
-}
-
 static void encode_system(struct telemetry *t, const struct otlp_common *c, struct json_out *o)
 {
     struct err e = {0};
     struct metrics m;
     uint64_t used, total;
-    metric_begin(o, "execd.system.process.count", NULL, false);
-    put_int_point(o, c, NULL, NULL, t->stat.processes);
-    metric_end(o);
+    otlp_metric_begin(o, "execd.system.process.count", NULL, OTLP_GAUGE);
+    otlp_put_int(o, c, NULL, 0, t->stat.processes);
+    otlp_metric_end(o);
     if (sampler_read(t->x->sampler, NULL, &m, &e) == 0) {
-        metric_begin(o, "execd.system.cpu.usage", "%", false);
-        otlp_point_begin(o, c, NULL, NULL);
-        json_key(o, "asDouble");
-        json_put_num(o, m.cpu_used_pct.v);
-        json_obj_end(o);
-        metric_end(o);
+        otlp_metric_begin(o, "execd.system.cpu.usage", "%", OTLP_GAUGE);
+        otlp_put_double(o, c, m.cpu_used_pct.v);
+        otlp_metric_end(o);
     }
     if (sampler_memory(t->x->sampler, &used, &total, &e) == 0) {
-        metric_begin(o, "execd.system.memory.usage_bytes", "By", false);
-        put_int_point(o, c, NULL, NULL, used);
-        metric_end(o);
+        otlp_metric_begin(o, "execd.system.memory.usage_bytes", "By", OTLP_GAUGE);
+        otlp_put_int(o, c, NULL, 0, used);
+        otlp_metric_end(o);
     }
-    metric_begin(o, "execd.system.network.io.bytes", "By", true);
-    put_int_point(o, c, "direction", "in", t->stat.net_in);
-    put_int_point(o, c, "direction", "out", t->stat.net_out);
-    metric_end(o);
-    metric_begin(o, "execd.system.network.connections.active", NULL, false);
-    put_int_point(o, c, "protocol", "tcp", t->stat.tcp_active);
-    put_int_point(o, c, "protocol", "udp", t->stat.udp_active);
-    metric_end(o);
-}
-
-static void encode_resource(const struct telemetry *t, struct json_out *o)
-{
-    json_key(o, "resource");
-    json_obj_begin(o);
-    json_key(o, "attributes");
-    json_arr_begin(o);
-    otlp_put_attr(o, STR("service.name"), STR("opensandbox-execd-" OSB_VERSION));
-    if (t->cfg.sandbox_id) {
-        otlp_put_attr(o, STR("sandbox_id"), str_from(t->cfg.sandbox_id));
-    }
-    json_arr_end(o);
-    json_obj_end(o);
+    otlp_metric_begin(o, "execd.system.network.io.bytes", "By", OTLP_COUNTER);
+    otlp_put_int(o, c, &(struct otlp_pair){STR("direction"), STR("in")}, 1, t->stat.net_in);
+    otlp_put_int(o, c, &(struct otlp_pair){STR("direction"), STR("out")}, 1, t->stat.net_out);
+    otlp_metric_end(o);
+    otlp_metric_begin(o, "execd.system.network.connections.active", NULL, OTLP_GAUGE);
+    otlp_put_int(o, c, &(struct otlp_pair){STR("protocol"), STR("tcp")}, 1, t->stat.tcp_active);
+    otlp_put_int(o, c, &(struct otlp_pair){STR("protocol"), STR("udp")}, 1, t->stat.udp_active);
+    otlp_metric_end(o);
 }
 
 static void encode(struct telemetry *t, struct buf *out)
 {
     const struct otlp_common c = {t->cfg.attrs, t->cfg.n_attrs, t->start_ns,
                                   (uint64_t)clock_wall_us() * 1000};
+    const struct otlp_pair resource[] = {
+        {STR("service.name"), STR("opensandbox-execd-" OSB_VERSION)},
+        {STR("sandbox_id"), str_from(t->cfg.sandbox_id)},
+    };
     struct json_out o;
     json_out_init(&o, out);
-    json_obj_begin(&o);
-    json_key(&o, "resourceMetrics");
-    json_arr_begin(&o);
-    json_obj_begin(&o);
-    encode_resource(t, &o);
-    json_key(&o, "scopeMetrics");
-    json_arr_begin(&o);
-    json_obj_begin(&o);
-    json_key(&o, "scope");
-    json_obj_begin(&o);
-    json_key(&o, "name");
-    json_put_cstr(&o, "opensandbox/execd");
-    json_obj_end(&o);
-    json_key(&o, "metrics");
-    json_arr_begin(&o);
+    otlp_document_begin(&o, "opensandbox/execd", resource, t->cfg.sandbox_id ? 2 : 1);
     histogram_encode(&t->requests, &c, &o);
     histogram_encode(&t->executions, &c, &o);
     histogram_encode(&t->files, &c, &o);
     encode_system(t, &c, &o);
-    json_arr_end(&o);
-    json_obj_end(&o);
-    json_arr_end(&o);
-    json_obj_end(&o);
-    json_arr_end(&o);
-    json_obj_end(&o);
+    otlp_document_end(&o);
 }
 
 /* ---- sending ---- */
-
-/* Says it once when it begins to fail, and once when it works again. */
-static void export_ended(struct telemetry *t, int error)
-{
-    t->busy = false;
-    bool failed = error < 0 || t->status / 100 != 2;
-    if (failed && !t->failing) {
-        log_warn("metrics cannot be exported", LOG_S("endpoint", t->cfg.authority),
-                 LOG_I("errno", -error), LOG_I("status", t->status));
-    } else if (!failed && t->failing) {
-        log_info("metrics are exported again", LOG_S("endpoint", t->cfg.authority));
-    }
-    t->failing = failed;
-}
-
-static void on_head(struct http_call *c, const struct h1_head *head, void *arg)
-{
-    ((struct telemetry *)arg)->status = head->status;
-}
-
-static void on_end(struct http_call *c, int error, void *arg)
-{
-    struct telemetry *t = arg;
-    t->call = NULL;
-    export_ended(t, error);
-}
 
 static void post(struct telemetry *t)
 {
     struct buf body = BUF_INIT(TELEMETRY_MAX_BODY);
     encode(t, &body);
-    if (buf_failed(&body)) {
-        buf_done(&body);
-        export_ended(t, -EMSGSIZE);
-        return;
-    }
-    struct h1_header headers[2 + TELEMETRY_MAX_ATTRS] = {
-        {STR("Host"), str_from(t->cfg.authority)},
-        {STR("Content-Type"), STR("application/json")},
-    };
-    size_t n = 2;
-    for (size_t i = 0; i < t->cfg.n_headers; i++) {
-        if (h1_is_token(t->cfg.headers[i].key) && h1_is_field_value(t->cfg.headers[i].value)) {
-            headers[n++] = (struct h1_header){t->cfg.headers[i].key, t->cfg.headers[i].value};
-        }
-    }
-    const struct http_target target = {
-        .key = str_from(t->cfg.authority), .addr = t->addr, .netns_fd = -1};
-    const struct http_call_opts opts = {
-        .method = STR("POST"),
-        .target = str_from(t->cfg.target),
-        .headers = headers,
-        .n_headers = n,
-        .body_len = (int64_t)body.len,
-        .head_timeout_ms = TELEMETRY_TIMEOUT_MS,
-        .idle_timeout_ms = TELEMETRY_TIMEOUT_MS,
-    };
-    static const struct http_call_ops ops = {.on_head = on_head, .on_end = on_end};
-    t->call = http_call_start(t->x->client, &target, &opts, &ops, t);
-    (void)http_call_write(t->call, buf_str(&body)); /* one piece: there is nothing to wait for */
-    http_call_end_body(t->call);
+    otlp_post_start(&t->post, &t->addr, &body);
     buf_done(&body);
 }
 
@@ -316,7 +192,7 @@ static void gathered(struct task *task)
     if (t->freed) {
         destroy(t);
     } else if (t->lookup_error < 0) {
-        export_ended(t, t->lookup_error);
+        otlp_post_failed(&t->post, t->lookup_error);
     } else {
         post(t);
     }
@@ -324,12 +200,11 @@ static void gathered(struct task *task)
 
 void telemetry_flush(struct telemetry *t)
 {
-    if (!t || t->busy) {
+    if (!t || t->post.is_busy) {
         return;
     }
-    t->status = 0;
     t->task = (struct task){t->x->loop, gather, gathered};
-    t->busy = task_start(t->x->pool, &t->task) == 0;
+    t->post.is_busy = task_start(t->x->pool, &t->task) == 0;
 }
 
 static void on_timer(struct io_timer *timer)
@@ -362,6 +237,12 @@ struct telemetry *telemetry_new(struct execd *x)
         return NULL;
     }
     t->x = x;
+    t->post = (struct otlp_post){.client = x->client,
+                                 .authority = t->cfg.authority,
+                                 .target = str_from(t->cfg.target),
+                                 .headers = t->cfg.headers,
+                                 .n_headers = t->cfg.n_headers,
+                                 .timeout_ms = TELEMETRY_TIMEOUT_MS};
     t->start_ns = (uint64_t)clock_wall_us() * 1000;
     t->requests = (struct histogram){"execd.http.request.duration",
                                      {"http_method", "http_route", "http_status_code"}};
@@ -378,11 +259,8 @@ void telemetry_free(struct telemetry *t)
         return;
     }
     io_timer_stop(&t->timer);
-    if (t->call) {
-        http_call_cancel(t->call);
-        t->busy = false;
-    }
-    if (t->busy) {
+    otlp_post_cancel(&t->post);
+    if (t->post.is_busy) {
         t->freed = true; /* a worker still has it */
     } else {
         destroy(t);

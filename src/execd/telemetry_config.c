@@ -9,25 +9,6 @@
 #define SIGNAL_PATH "/v1/metrics"
 #define DEFAULT_PORT 4318
 
-struct telemetry_pair *telemetry_pairs(struct arena *a, struct str text, size_t *ret_n)
-{
-    size_t max = 1;
-    for (size_t i = 0; i < text.n; i++) {
-        max += text.p[i] == ',';
-    }
-    struct telemetry_pair *pairs = arena_array(a, max, sizeof(*pairs));
-    size_t n = 0;
-    while (text.p && n < TELEMETRY_MAX_ATTRS) {
-        struct str value = str_cut(&text, ',');
-        struct str key = str_trim(str_cut(&value, '='));
-        if (value.p && key.n > 0) {
-            pairs[n++] = (struct telemetry_pair){key, str_trim(value)};
-        }
-    }
-    *ret_n = n;
-    return pairs;
-}
-
 /* host, host:port, [v6] or [v6]:port */
 static int parse_authority(struct arena *a, struct str s, struct telemetry_config *ret)
 {
@@ -140,11 +121,11 @@ int telemetry_config_read(struct arena *a, telemetry_env_fn *env, void *arg, str
     }
     const char *id = env("OPENSANDBOX_ID", arg);
     ret->sandbox_id = id && *id ? id : NULL;
-    ret->attrs = telemetry_pairs(a, str_from(env("OPENSANDBOX_EXECD_METRICS_EXTRA_ATTRS", arg)),
-                                 &ret->n_attrs);
+    ret->n_attrs =
+        otlp_pairs(str_from(env("OPENSANDBOX_EXECD_METRICS_EXTRA_ATTRS", arg)), ret->attrs);
     const char *headers = env("OTEL_EXPORTER_OTLP_METRICS_HEADERS", arg);
     headers = headers ? headers : env("OTEL_EXPORTER_OTLP_HEADERS", arg);
-    ret->headers = telemetry_pairs(a, str_from(headers), &ret->n_headers);
+    ret->n_headers = otlp_pairs(str_from(headers), ret->headers);
     const char *period = env("OTEL_METRIC_EXPORT_INTERVAL", arg);
     uint64_t ms;
     if (period && parse_u64(str_from(period), &ms) == 0 && ms > 0) {

@@ -8,10 +8,7 @@
 #include "base/arena.h"
 #include "base/err.h"
 #include "base/str.h"
-
-struct telemetry_pair {
-    struct str key, value;
-};
+#include "otlp/document.h"
 
 struct telemetry_config {
     const char *host; /* name or address, without brackets */
@@ -19,8 +16,8 @@ struct telemetry_config {
     const char *target;    /* path and query to POST to */
     const char *authority; /* for the Host header */
     uint64_t period_ms;
-    const char *sandbox_id;                 /* or NULL */
-    struct telemetry_pair *attrs, *headers; /* on every point; on every request */
+    const char *sandbox_id;                                          /* or NULL */
+    struct otlp_pair attrs[OTLP_MAX_PAIRS], headers[OTLP_MAX_PAIRS]; /* of points; of requests */
     size_t n_attrs, n_headers;
 };
 
@@ -31,8 +28,6 @@ typedef const char *telemetry_env_fn(const char *name, void *arg);
  * content of /etc/hostinfo. */
 int telemetry_config_read(struct arena *a, telemetry_env_fn *env, void *arg, struct str hostinfo,
                           struct telemetry_config *ret, struct err *e);
-/* "k=v,k2=v2", blanks trimmed, pairs without '=' or key left out. */
-struct telemetry_pair *telemetry_pairs(struct arena *a, struct str text, size_t *ret_n);
 /* http://host[:port][/path]: /v1/metrics is added to it. -1 with `e`. */
 int telemetry_endpoint(struct arena *a, struct str url, struct telemetry_config *ret,
                        struct err *e);
