@@ -118,6 +118,32 @@ def test_two_servers_on_one_directory(make):
     other.data = os.path.join(other.dir, "data")
 
 
+def test_two_servers_with_the_same_names(make):
+    """Either would remove what it does not know from a control group or bridge that both have."""
+    s = make()
+    sandbox = s.create()["id"]
+    other = make(start=False)
+    own = vars(other).copy()
+    for name in ["run_dir", "cgroup", "bridge"]:
+        setattr(other, name, getattr(s, name))
+        other.write_config()
+        code, said = other.fails_to_start()
+        assert code == 1 and f"pid {s.pid}" in said and f"the same oci.{name}" in said and getattr(s, name) in said
+        setattr(other, name, own[name])
+    s.stop()
+    other.run_dir = s.run_dir
+    other.write_config()
+    code, said = other.fails_to_start()  # nor when it is not there to say no
+    assert code == 1 and "has sandboxes of the server" in said and s.data in said
+    s.start()
+    assert s.run(sandbox, "echo here")[0].strip() == "here"
+    s.delete(sandbox)
+    s.stop()
+    other.start()  # nothing there to lose
+    assert other.list() == []
+    other.run_dir = own["run_dir"]
+
+
 def test_port_in_use(make):
     with socket.create_server(("127.0.0.1", 0)) as taken:
         s = make(f"[server]\nport = {taken.getsockname()[1]}\n", start=False)

@@ -233,7 +233,7 @@ static int open_dirs(struct oci *o, struct err *e)
     if (r < 0 || chmod(o->oci->run_dir, 0711) < 0 || chmod(o->stage_dir, 0711) < 0) {
         return err_sys(e, r < 0 ? r : errno, "make %s", o->stage_dir);
     }
-    return 0;
+    return claim_run_dir(&o->claim, o->oci, o->root, e);
 }
 
 /* Sandboxes run our copy: replacing the installed file is no concern of theirs. */
@@ -367,6 +367,7 @@ static void oci_free(struct runtime *rt)
             (void)close(fds[i]);
         }
     }
+    claim_done(&o->claim);
     (void)pthread_mutex_destroy(&o->volumes_lock);
     (void)pthread_mutex_destroy(&o->ossfs_lock);
     (void)pthread_mutex_destroy(&o->lock);
@@ -411,6 +412,7 @@ static int oci_init(struct oci *o, struct err *e)
     cleanup_free char *images = NULL;
     if (host_require(c, e) < 0 || open_dirs(o, e) < 0 || install_execd(o, e) < 0 ||
         engines_init(&o->engines, c, e) < 0 || cgroup_host_init(&o->cg, c->cgroup_parent, e) < 0 ||
+        claim_cgroup(&o->claim, &o->cg, e) < 0 || claim_bridge(&o->claim, c, e) < 0 ||
         idrange_init(&o->ids, c->id_base, c->id_count, c->id_ranges, e) < 0) {
         return -1;
     }
@@ -432,7 +434,7 @@ static int oci_init(struct oci *o, struct err *e)
         return -1;
     }
     o->net = network_new(c, e);
-    if (!o->net) {
+    if (!o->net || claim_bridge(&o->claim, c, e) < 0) {
         return -1;
     }
     o->watch = watch_new(sandbox_on_exit, o, e);
@@ -447,6 +449,7 @@ struct runtime *runtime_oci_new(const struct config *cfg, struct err *e)
     o->oci = &o->cfg->oci;
     o->root_fd = o->sandboxes_fd = o->trash_fd = o->templates_fd = o->spare_fd = -1;
     o->lock_fd = o->execd_fd = -1;
+    o->claim = (struct claim)CLAIM_INIT;
     o->cg.dynmods_fd = -1;
     buf_init(&o->seccomp, OCI_SECCOMP_MAX);
     (void)pthread_mutex_init(&o->volumes_lock, NULL);

@@ -20,6 +20,7 @@
 #include "server/config/config.h"
 #include "server/image/store.h"
 #include "server/runtime/oci/cgroup.h"
+#include "server/runtime/oci/claim.h"
 #include "server/runtime/oci/engine.h"
 #include "server/runtime/oci/hostimage.h"
 #include "server/runtime/oci/idrange.h"
@@ -50,6 +51,7 @@ struct oci {
     const struct config_oci *oci;
     char *root, *stage_dir;
     int root_fd, sandboxes_fd, trash_fd, templates_fd, spare_fd, lock_fd, execd_fd;
+    struct claim claim;
     uint64_t default_cpu_millis, default_memory, default_disk, default_io[IO_LIMITS];
     struct buf seccomp; /* the default filter, compiled; empty when another one is configured */
     struct cgroup_host cg;
