@@ -34,7 +34,7 @@ def options(text):
     section, before, words = "", [], []  # before: said of a section whose only key is any name
     for line in text.split("\n"):
         head = re.match(r"^#?\s*\[\[?([\w.]+)\]?\]", line)
-        pair = re.match(r"^#?\s*([A-Za-z_][\w.]*) = (.*)$", line)
+        pair = re.match(r'^#?\s*("?[A-Za-z_][\w.]*"?) = (.*)$', line)
         if head and not pair:
             section, before, words = head.group(1), words, []
         elif pair:

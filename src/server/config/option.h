@@ -26,7 +26,7 @@ struct option {
     bool secret;                                    /* never shown */
     int (*check)(const void *value, struct err *e); /* of this value alone */
     const char *help;
-    const char *example; /* OPT_TABLES: lines for a commented file */
+    const char *example; /* OPT_TABLES, OPT_MAP: lines for a commented file */
 };
 
 extern const struct option config_options[]; /* ends with key NULL */

@@ -35,7 +35,7 @@ static const char example_docker[] = "# The Docker engine runs the sandboxes.\n\
                                      "network_mode = \"bridge\"\n\n"
                                      "[egress]\n"
                                      "image = \"opensandbox/egress:latest\"\n"
-                                     "mode = \"dns\"\n";
+                                     "mode = \"dns+nft\"\n";
 
 static size_t section_len(const char *key)
 {
@@ -61,9 +61,19 @@ static void render_option(struct buf *out, const struct option *o)
     }
     const char *name = o->key + section_len(o->key) + 1;
     if (o->kind == OPT_MAP) {
-        (void)buf_printf(out, "# [%s]\n# name = \"/path\"\n", o->key);
+        (void)buf_printf(out, "# [%s]\n# %s\n", o->key, o->example);
     } else {
         (void)buf_printf(out, "# %s = %s\n", name, o->def ? o->def : "\"\"");
+    }
+}
+
+/* Tables of a section come after its keys: a key below their header would be one of theirs. */
+static void render_maps(struct buf *out, const char *section, size_t len)
+{
+    for (const struct option *o = config_options; o->key; o++) {
+        if (o->kind == OPT_MAP && section_len(o->key) == len && !strncmp(section, o->key, len)) {
+            render_option(out, o);
+        }
     }
 }
 
@@ -83,14 +93,23 @@ int config_render(struct buf *out, const char *example, struct err *e)
     const char *section = "";
     size_t len = 0;
     for (const struct option *o = config_options; o->key; o++) {
+        bool other = section_len(o->key) != len || strncmp(section, o->key, len) != 0;
+        if (other || o->kind == OPT_TABLES) {
+            render_maps(out, section, len);
+        }
         if (o->kind == OPT_TABLES) { /* sections of their own */
+            section = "";
+            len = 0;
             (void)buf_add_cstr(out, "\n");
-        } else if (section_len(o->key) != len || strncmp(section, o->key, len) != 0) {
+        } else if (other) {
             section = o->key;
             len = section_len(o->key);
             (void)buf_printf(out, "\n[%.*s]\n", (int)len, section);
         }
-        render_option(out, o);
+        if (o->kind != OPT_MAP) {
+            render_option(out, o);
+        }
     }
+    render_maps(out, section, len);
     return buf_failed(out) ? err_set(e, ERR_LIMIT, "the file is too long") : 0;
 }

@@ -143,6 +143,19 @@ static void reload_tells_what_needs_a_restart(void **state)
     config_unref(b);
 }
 
+/* Takes away the "# " of keys and tables, and leaves it before words. */
+static void uncomment(struct str text, struct buf *out)
+{
+    while (text.p) {
+        struct str line = str_cut(&text, '\n');
+        struct str rest = str_starts(line, STR("# ")) ? str_sub(line, 2, line.n) : line;
+        size_t key = strspn(rest.n ? rest.p : "", "abcdefghijklmnopqrstuvwxyz0123456789_.\"");
+        bool is_key = key && str_starts(str_sub(rest, key, rest.n), STR(" = "));
+        (void)buf_add_str(out, is_key || str_starts(rest, STR("[")) ? rest : line);
+        (void)buf_add_char(out, '\n');
+    }
+}
+
 static void what_is_rendered_can_be_read(void **state)
 {
     static const char *const examples[] = {NULL, "oci", "docker"};
@@ -158,6 +171,16 @@ static void what_is_rendered_can_be_read(void **state)
         if (i == 0) { /* every key of the full one, uncommented, is known and fine */
             assert_int_equal(n.n, 0);
             assert_non_null(strstr(buf_cstr(&out), "# timeout_keep_alive = 30"));
+            struct buf all = BUF_INIT(1u << 20);
+            uncomment(buf_str(&out), &all);
+            struct config *d = config_parse("x", buf_str(&all), &n, &e);
+            if (!d || n.n) {
+                fail_msg("%s", d ? n.v[0] : e.msg);
+            }
+            assert_int_equal(d->oci.rootfs.n, 1); /* keys after a table have not become its own */
+            assert_int_equal(d->images.ca_files.n, 1);
+            config_unref(d);
+            buf_done(&all);
         }
         config_notes_done(&n);
         config_unref(c);
