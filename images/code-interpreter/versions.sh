@@ -4,18 +4,20 @@
 #
 # Each kernel asks for itself, so that one which execd starts ahead of the entry script gets the same.
 
-# newest LANGUAGE VERSION: the directory that is this version, or the newest that begins with it.
-newest() {
-    for home in "/opt/$1/$2" "/opt/$1/$2".*; do
-        [ -d "$home/bin" ] && echo "$home"
-    done | sort -V | tail -n 1
+# find_home LANGUAGE VERSION: sets home to the directory that is this version, or to the newest that begins with it.
+find_home() {
+    home=/opt/$1/$2
+    [ ! -d "$home/bin" ] || return 0
+    home=$(for home in "$home".*; do
+        [ ! -d "$home/bin" ] || echo "$home"
+    done | sort -V | tail -n 1)
 }
 
 # use LANGUAGE VERSION
 use() {
     [ -n "$2" ] || return 0
     wanted=${2#go}
-    home=$(newest "$1" "${wanted#v}")
+    find_home "$1" "${wanted#v}"
     if [ -z "$home" ]; then
         echo "code-interpreter: there is no $1 $2 in this image, the usual one is used; there are:" \
             "$(ls "/opt/$1" 2>/dev/null | tr '\n' ' ')" >&2
