@@ -153,7 +153,7 @@ class Queue:
         self.changed = threading.Condition()
 
     def ready(self, job):
-        return all(n in self.built for n in job.needs) and not any(job.place and job.place == r.place for r in self.running)
+        return job in self.waiting and all(n in self.built for n in job.needs) and not any(job.place and job.place == r.place for r in self.running)
 
     def worker(self, computes):
         while True:
@@ -166,7 +166,7 @@ class Queue:
                     self.changed.wait()
                     continue
                 self.waiting.remove(job)
-                low = computes and bool(self.running)
+                low = computes and any(not j.computes and (j in self.running or self.ready(j)) for j in self.jobs)
                 self.running.append(job)
             job.go([n for n in job.needs if not self.built[n]], low)
             with self.changed:
