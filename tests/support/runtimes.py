@@ -36,6 +36,15 @@ def pytest_generate_tests(metafunc):
     metafunc.parametrize("runtime", [k for k in kinds if k in chosen()], scope="session")
 
 
+@pytest.hookimpl(trylast=True)
+def pytest_collection_modifyitems(items):
+    """First everything on one runtime, then on the other, file by file: pytest's own order goes to and fro between them, with
+    another shared server each time."""
+    def place(item):
+        return ALL.index(getattr(item, "callspec", None) and item.callspec.params.get("runtime") or ALL[0]), str(item.path)
+    items.sort(key=place)
+
+
 @pytest.fixture(scope="session")
 def runtime():
     """Which one: decided above."""

@@ -6,7 +6,7 @@ import pytest
 sys.path.insert(0, os.path.join(os.path.dirname(os.path.abspath(__file__)), "..", "..", "support"))
 
 from runtimes import (  # noqa: E402, F401  (fixtures and hooks)
-    engine, make, new_server, pytest_configure, pytest_generate_tests, runtime)
+    engine, make, new_server, pytest_collection_modifyitems, pytest_configure, pytest_generate_tests, runtime)
 
 
 @pytest.fixture(scope="session")
