@@ -84,10 +84,7 @@ def world():
 @pytest.fixture
 def s(world):
     yield world
-    for x in world.list():
-        if x["id"] != world.neighbour:
-            world.call("DELETE", f"/v1/sandboxes/{x['id']}")
-    world.assert_clean(ids={world.neighbour})
+    world.sweep(keep={world.neighbour})
     check_neighbour(world, world.neighbour)
 
 

@@ -6,9 +6,10 @@ import re
 import subprocess
 
 import pytest
-from dockerbox import Engine, find
+from dockerbox import Engine
 from dockerserver import DockerServer
 from osbserver import ROOT, request_body, wait_for
+from runtimes import docker_engine
 from test_crash import crash, in_seconds, pytestmark, settle  # noqa: F401  (the mark is for this file too)
 
 
@@ -19,15 +20,13 @@ def points(*prefixes):
     return sorted(p for p in set(re.findall(r'"(docker\.[a-z_.]+)"', text)) if p.startswith(prefixes))
 
 
+engine = docker_engine(Engine.load_busybox, "module", runtimes=False)
+
+
 @pytest.fixture(scope="module")
-def world():
-    if os.geteuid() != 0 or not find("dockerd"):
-        pytest.skip("a Docker engine needs root and the package docker.io")
-    engine, s = Engine(runtimes=False), None
+def world(engine):
+    s = DockerServer(engine)
     try:
-        engine.start()
-        engine.load_busybox("host:latest")
-        s = DockerServer(engine)
         s.allowed = os.path.join(s.dir, "allowed")
         os.mkdir(s.allowed)
         s.write_config(f'[storage]\nallowed_host_paths = ["{s.allowed}"]\n')
@@ -36,17 +35,13 @@ def world():
         s.run(s.neighbour, "echo here > /root/mark")
         yield s
     finally:
-        if s:
-            s.close()
-        engine.close()
+        s.close()
 
 
 @pytest.fixture
 def s(world):
     yield world
-    for x in others(world):
-        world.call("DELETE", f"/v1/sandboxes/{x['id']}")
-    world.assert_clean(ids={world.neighbour})
+    world.sweep(keep={world.neighbour})
     wait_for("volumes going", lambda: world.named_volumes() == [])
     wait_for("snapshots going", lambda: world.snapshot_layers() == [])
     assert world.run(world.neighbour, "cat /root/mark")[0] == "here"

@@ -32,10 +32,7 @@ def s(world):
     world.ok("POST", "/v1/pools", {"name": "p", "template": TEMPLATE, "capacitySpec": capacity(2)}, status=201)
     wait_full(world, 2)
     yield world
-    world.delete_pools()
-    for x in world.list():
-        world.call("DELETE", f"/v1/sandboxes/{x['id']}")
-    world.assert_clean()
+    world.sweep()
 
 
 def wait_full(s, n):

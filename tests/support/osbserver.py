@@ -329,6 +329,14 @@ class Server:
         except AssertionError:
             raise AssertionError(f"left behind: {self.leftovers(ids)}\n{self.log_tail()}")
 
+    def sweep(self, keep=()):
+        """Deletes pools and sandboxes but those to keep; nothing of them is left."""
+        self.delete_pools()
+        for sandbox in self.list():
+            if sandbox["id"] not in keep:
+                self.call("DELETE", f"/v1/sandboxes/{sandbox['id']}")
+        self.assert_clean(keep)
+
     def close(self):
         """Takes everything down, also what a failed test left."""
         with contextlib.suppress(Exception):

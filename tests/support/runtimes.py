@@ -9,6 +9,7 @@ import pytest
 from dockerbox import Engine, find
 from dockerserver import DockerServer
 from osbserver import Server
+from serverfixtures import makes
 
 ALL = ("oci", "docker")
 
@@ -51,18 +52,23 @@ def runtime():
     return "oci"
 
 
-@pytest.fixture(scope="session")
-def engine():
-    """One engine for the whole run, whose image `host` is what is installed on this machine."""
-    if os.geteuid() != 0 or not find("dockerd"):
-        pytest.skip("a Docker engine needs root and the package docker.io")
-    e = Engine()
-    try:
-        e.start()
-        e.load_debian("host:latest")
-        yield e
-    finally:
-        e.close()
+def docker_engine(load, scope="session", **options):
+    """A fixture: one engine for the whole scope, whose image `host` comes by this method of Engine."""
+    @pytest.fixture(scope=scope)
+    def engine():
+        if os.geteuid() != 0 or not find("dockerd"):
+            pytest.skip("a Docker engine needs root and the package docker.io")
+        e = Engine(**options)
+        try:
+            e.start()
+            load(e, "host:latest")
+            yield e
+        finally:
+            e.close()
+    return engine
+
+
+engine = docker_engine(Engine.load_debian)  # what is installed on this machine
 
 
 def new_server(request, runtime, config="", **more):
@@ -73,14 +79,5 @@ def new_server(request, runtime, config="", **more):
 
 @pytest.fixture
 def make(request, runtime):
-    """Servers of a test's own: make("[limits]\\nsandboxes = 1\\n")."""
-    made = []
-
-    def new(config="", start=True, **more):
-        s = new_server(request, runtime, config, **more)
-        made.append(s)
-        return s.start() if start else s
-
-    yield new
-    for s in made:
-        s.close()
+    """Servers of a test's own."""
+    yield from makes(lambda config, **more: new_server(request, runtime, config, **more))

@@ -6,21 +6,12 @@ import pytest
 sys.path.insert(0, os.path.join(os.path.dirname(os.path.abspath(__file__)), "..", "..", "support"))
 
 import refserver  # noqa: E402
-from dockerbox import Engine, find  # noqa: E402
+from dockerbox import Engine  # noqa: E402
 from dockerserver import DockerServer  # noqa: E402
+from runtimes import docker_engine  # noqa: E402
+from serverfixtures import makes  # noqa: E402
 
-
-@pytest.fixture(scope="session")
-def engine():
-    if os.geteuid() != 0 or not find("dockerd"):
-        pytest.skip("a Docker engine needs root and the package docker.io")
-    e = Engine(runtimes=False)
-    try:
-        e.start()
-        e.load_busybox("host:latest")
-        yield e
-    finally:
-        e.close()
+engine = docker_engine(Engine.load_busybox, runtimes=False)
 
 
 @pytest.fixture(scope="session")
@@ -39,12 +30,4 @@ def theirs(engine):
 @pytest.fixture
 def ours(engine):
     """Starts servers of ours on the same engine."""
-    made = []
-
-    def start(config=""):
-        made.append(DockerServer(engine, config))
-        return made[-1].start()
-
-    yield start
-    for s in made:
-        s.close()
+    yield from makes(lambda config: DockerServer(engine, config))

@@ -8,18 +8,9 @@ import pytest
 from dockerbox import Engine
 from dockerserver import DockerServer
 from osbserver import request_body, wait_for
+from runtimes import docker_engine
 
-
-@pytest.fixture(scope="module")
-def own():
-    """An engine that may be killed."""
-    e = Engine(runtimes=False)
-    try:
-        e.start()
-        e.load_busybox("host:latest")
-        yield e
-    finally:
-        e.close()
+own = docker_engine(Engine.load_busybox, "module", runtimes=False)  # one that may be killed
 
 
 @pytest.fixture
@@ -28,9 +19,7 @@ def lonely(own):
     yield s
     if own.process.poll() is not None:
         own.start()
-    for sandbox in s.list():
-        s.call("DELETE", f"/v1/sandboxes/{sandbox['id']}")
-    s.assert_clean()
+    s.sweep()
     s.close()
 
 

@@ -10,7 +10,7 @@ sys.path.insert(0, os.path.join(HERE, "..", "..", "support"))
 sys.path.insert(0, os.path.join(HERE, "..", "image"))
 
 from osbserver import Server  # noqa: E402
-from serverfixtures import make  # noqa: E402, F401
+from serverfixtures import make, needs_root  # noqa: E402, F401
 from registry import Image, Registry, tar_of  # noqa: E402
 
 APPLETS = "sh cat echo sleep ls id env pwd touch stat true head tail test grep".split()
@@ -36,12 +36,6 @@ def busybox_layer(more=()):
         link.type, link.linkname = tarfile.SYMTYPE, "busybox"
         members.append((link, None))
     return tar_of([*members, *more])
-
-
-@pytest.fixture(scope="session", autouse=True)
-def needs_root():
-    if os.geteuid() != 0:
-        pytest.skip("the embedded runtime needs root")
 
 
 @pytest.fixture(scope="session")

@@ -7,6 +7,7 @@ sys.path.insert(0, os.path.join(os.path.dirname(os.path.abspath(__file__)), ".."
 
 from runtimes import (  # noqa: E402, F401  (fixtures and hooks)
     engine, make, new_server, pytest_collection_modifyitems, pytest_configure, pytest_generate_tests, runtime)
+from serverfixtures import server  # noqa: E402, F401
 
 
 @pytest.fixture(scope="session")
@@ -15,13 +16,3 @@ def shared(request, runtime):  # noqa: F811
     server = new_server(request, runtime, "[renew_intent]\nenabled = true\nmin_interval_seconds = 1\n").start()
     yield server
     server.close()
-
-
-@pytest.fixture
-def server(shared):
-    """The shared server; sandboxes that a test leaves are deleted and leave nothing."""
-    yield shared
-    shared.delete_pools()
-    for sandbox in shared.list():
-        shared.call("DELETE", f"/v1/sandboxes/{sandbox['id']}")
-    shared.assert_clean()

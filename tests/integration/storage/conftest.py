@@ -7,12 +7,7 @@ sys.path.insert(0, os.path.join(os.path.dirname(os.path.abspath(__file__)), ".."
 
 from runtimes import (  # noqa: E402, F401  (fixtures and hooks)
     engine, make, new_server, pytest_collection_modifyitems, pytest_configure, pytest_generate_tests, runtime)
-
-
-@pytest.fixture(scope="session", autouse=True)
-def needs_root():
-    if os.geteuid() != 0:
-        pytest.skip("the embedded runtime needs root")
+from serverfixtures import needs_root, server  # noqa: E402, F401
 
 
 @pytest.fixture(scope="module")
@@ -29,11 +24,3 @@ def shared(request, runtime):  # noqa: F811
     s.start()
     yield s
     s.close()
-
-
-@pytest.fixture
-def server(shared):
-    yield shared
-    for sandbox in shared.list():
-        shared.call("DELETE", f"/v1/sandboxes/{sandbox['id']}")
-    shared.assert_clean()
