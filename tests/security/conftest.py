@@ -5,12 +5,8 @@ import pytest
 
 sys.path.insert(0, os.path.join(os.path.dirname(__file__), "..", "support"))
 import ocibox  # noqa: E402
-
-
-@pytest.fixture(scope="session", autouse=True)
-def needs_root():
-    if os.geteuid() != 0:
-        pytest.skip("the embedded runtime needs root")
+from sandboxworld import server, world  # noqa: E402, F401
+from serverfixtures import needs_root  # noqa: E402, F401
 
 
 @pytest.fixture(scope="module")

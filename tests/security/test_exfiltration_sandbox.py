@@ -15,26 +15,10 @@ SUPPORT = os.path.join(os.path.dirname(os.path.abspath(__file__)), "..", "suppor
 sys.path.insert(0, SUPPORT)
 from egressnet import wait_for  # noqa: E402
 from osbserver import Server  # noqa: E402
-from sandboxworld import World  # noqa: E402
 
 SECRET = "s3cr3t"
+OCI = 'ipv6 = "on"\n'
 GATEWAY, GATEWAY6 = "192.0.0.1", "fd6f:7362:6567::1"
-
-
-@pytest.fixture(scope="module")
-def world():
-    w = World()
-    yield w
-    w.close()
-
-
-@pytest.fixture(scope="module")
-def server(world):
-    s = Server(f'[oci]\ndns = ["{world.dns}"]\nipv6 = "on"\n').start()
-    yield s
-    for sandbox in s.list():
-        s.call("DELETE", f"/v1/sandboxes/{sandbox['id']}")
-    s.close()
 
 
 def put(server, id, path, text):

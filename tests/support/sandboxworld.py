@@ -7,7 +7,9 @@ import socket
 import subprocess
 import tempfile
 
+import pytest
 from egressnet import run, wait_for
+from osbserver import Server
 
 
 class World:
@@ -80,3 +82,19 @@ class World:
         run("ip", "link", "del", self.ns, check=False)
         run("rm", "-rf", self.dir)
         self.lock.close()
+
+
+@pytest.fixture(scope="module")
+def world():
+    """One per file."""
+    w = World()
+    yield w
+    w.close()
+
+
+@pytest.fixture(scope="module")
+def server(request, world):
+    """Asks the world for names; a file may say OCI for more of that section."""
+    s = Server(f'[oci]\ndns = ["{world.dns}"]\n' + getattr(request.module, "OCI", "")).start()
+    yield s
+    s.close()

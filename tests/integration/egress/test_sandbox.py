@@ -4,24 +4,7 @@ import base64
 import os
 import signal
 
-import pytest
 from egressnet import wait_for
-from osbserver import Server
-from sandboxworld import World
-
-
-@pytest.fixture(scope="module")
-def world():
-    w = World()
-    yield w
-    w.close()
-
-
-@pytest.fixture(scope="module")
-def server(world):
-    s = Server(f'[oci]\ndns = ["{world.dns}"]\n').start()
-    yield s
-    s.close()
 
 
 def policy(*allowed, default="deny"):
@@ -146,6 +129,4 @@ def test_a_policy_that_means_nothing_is_refused(server):
 
 
 def test_nothing_is_left(server):
-    for s in server.list():
-        server.call("DELETE", f"/v1/sandboxes/{s['id']}")
-    server.assert_clean()
+    server.sweep()

@@ -11,7 +11,8 @@ import pytest
 import vaultnet
 from egressnet import wait_for
 from osbserver import Server
-from test_sandbox import World, api, policy, worker
+from sandboxworld import World
+from test_sandbox import api, policy, worker
 
 SECRET = "sandbox-secret"
 URL = "https://good.test"

@@ -2,24 +2,8 @@
 
 import os
 
-import pytest
 from egressnet import wait_for
-from osbserver import Server
-from test_sandbox import World, api, fetch, policy, sh, sidecar
-
-
-@pytest.fixture(scope="module")
-def world():
-    w = World()
-    yield w
-    w.close()
-
-
-@pytest.fixture(scope="module")
-def server(world):
-    s = Server(f'[oci]\ndns = ["{world.dns}"]\n').start()
-    yield s
-    s.close()
+from test_sandbox import api, fetch, policy, sh, sidecar
 
 
 def make_pool(server, name, **more):

@@ -3,24 +3,8 @@
 import os
 import signal
 
-import pytest
 from egressnet import wait_for
-from test_sandbox import World, api, policy, sh, worker
-from osbserver import Server
-
-
-@pytest.fixture(scope="module")
-def world():
-    w = World()
-    yield w
-    w.close()
-
-
-@pytest.fixture(scope="module")
-def server(world):
-    s = Server(f'[oci]\ndns = ["{world.dns}"]\n').start()
-    yield s
-    s.close()
+from test_sandbox import api, policy, sh, worker
 
 
 def vault(server, id):
