@@ -52,6 +52,22 @@ static inline void fx_track(struct http_req *req)
     http_req_on_end(req, fx_on_end, NULL);
 }
 
+/* The request that fx_hold took, and that a test answers when it likes; NULL once it has ended. */
+static struct http_req *fx_held;
+
+static inline void fx_on_held_end(struct http_req *req, bool completed, void *arg)
+{
+    fx_held = NULL;
+    fx_on_end(req, completed, arg);
+}
+
+static inline void fx_hold(struct http_req *req)
+{
+    fx_track(req);
+    http_req_on_end(req, fx_on_held_end, NULL);
+    fx_held = req;
+}
+
 static inline void fx_after(struct http_req *req, int status, uint64_t bytes_out, uint64_t us)
 {
     fx->n_after++;
@@ -87,6 +103,21 @@ static inline void fx_stop(void)
     free(fx);
     fx = NULL;
 }
+
+/* Around a test of a server that its file's `opts` describe. */
+static inline int fx_setup(void **state)
+{
+    fx_start(*state);
+    return 0;
+}
+
+static inline int fx_teardown(void **state)
+{
+    fx_stop();
+    return 0;
+}
+
+#define ON_SERVER(f) cmocka_unit_test_prestate_setup_teardown(f, fx_setup, fx_teardown, &opts)
 
 /* A new connection; returns the client's end, non-blocking. */
 static inline int fx_connect(void)

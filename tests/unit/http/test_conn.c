@@ -49,20 +49,6 @@ static void post_ignore(struct http_req *req)
     http_resp_send(req, 401, NULL, STR("no"));
 }
 
-static struct http_req *held;
-static void on_held_end(struct http_req *req, bool completed, void *arg)
-{
-    held = NULL;
-    fx_on_end(req, completed, arg);
-}
-
-static void get_hold(struct http_req *req)
-{
-    fx_track(req);
-    http_req_on_end(req, on_held_end, NULL);
-    held = req;
-}
-
 static void get_status(struct http_req *req)
 {
     fx_track(req);
@@ -91,23 +77,13 @@ static const struct http_route routes[] = {
     {"POST", "/collect", HTTP_STREAM, .stream = post_collect},
     {"POST", "/echo", HTTP_STREAM, .stream = post_echo},
     {"POST", "/ignore", HTTP_STREAM, .stream = post_ignore},
-    {"*", "/hold", HTTP_STREAM, .stream = get_hold},
+    {"*", "/hold", HTTP_STREAM, .stream = fx_hold},
     {"GET", "/status/{code}", HTTP_STREAM, .stream = get_status},
     {"GET", "/stream", HTTP_STREAM, .stream = get_stream},
     {0},
 };
 
-static int setup(void **state)
-{
-    fx_start(&(struct http_server_opts){.routes = routes});
-    return 0;
-}
-
-static int teardown(void **state)
-{
-    fx_stop();
-    return 0;
-}
+static struct http_server_opts opts = {.routes = routes};
 
 /* ---- splitting ---- */
 
@@ -224,11 +200,11 @@ static void test_leave_while_pending(void **state)
         int before = fx->n_completed;
         int fd = fx_connect();
         fx_send(fd, requests[i]);
-        assert_non_null(held);
-        assert_false(http_req_client_gone(held));
+        assert_non_null(fx_held);
+        assert_false(http_req_client_gone(fx_held));
         (void)close(fd);
         fx_turns(3);
-        assert_null(held);
+        assert_null(fx_held);
         assert_int_equal(fx->n_completed, before);
         assert_int_equal(http_server_connections(fx->server), 0);
     }
@@ -248,18 +224,18 @@ static void test_leave_while_paused(void **state)
         int fd = fx_connect();
         if (round == 1) { /* not the first on its connection that is watched */
             fx_send(fd, LIT(REQ("GET", "/hold", "") REQ("GET", "/hello", "")));
-            http_resp_send(held, 200, NULL, STR(""));
+            http_resp_send(fx_held, 200, NULL, STR(""));
             fx_turns(3);
         }
         fx_send(fd, LIT(REQ("POST", "/hold", "Content-Length: 1000000\r\n")));
-        http_req_on_body(held, on_body_pause, NULL);
+        http_req_on_body(fx_held, on_body_pause, NULL);
         fx_turns(2);
         (void)send(fd, body, sizeof(body), MSG_NOSIGNAL);
         fx_turns(3);
-        assert_non_null(held);
+        assert_non_null(fx_held);
         (void)close(fd);
         fx_turns(3);
-        assert_null(held);
+        assert_null(fx_held);
     }
     assert_int_equal(fx->n_ended, 4);
     assert_int_equal(fx->n_completed, 2);
@@ -271,14 +247,14 @@ static void test_leave_while_blocked(void **state)
     static char piece[64u << 10];
     int fd = fx_connect();
     fx_send(fd, LIT(REQ("GET", "/hold", "")));
-    http_resp_start(held, 200, NULL, -1);
-    while (http_resp_write(held, str_n(piece, sizeof(piece)))) {
+    http_resp_start(fx_held, 200, NULL, -1);
+    while (http_resp_write(fx_held, str_n(piece, sizeof(piece)))) {
         fx_turns(1);
     }
-    assert_non_null(held);
+    assert_non_null(fx_held);
     (void)close(fd);
     fx_turns(3);
-    assert_null(held);
+    assert_null(fx_held);
     assert_int_equal(fx->n_completed, 0);
 }
 
@@ -289,10 +265,10 @@ static void test_half_closed_client_gets_a_long_answer(void **state)
     struct buf out = BUF_INIT(64u << 20);
     int fd = fx_connect();
     fx_send(fd, LIT(REQ("GET", "/hold", "")));
-    http_resp_send(held, 200, NULL, str_n(body, sizeof(body)));
+    http_resp_send(fx_held, 200, NULL, str_n(body, sizeof(body)));
     (void)shutdown(fd, SHUT_WR);
     fx_turns(5);
-    assert_non_null(held);
+    assert_non_null(fx_held);
     assert_true(fx_recv(fd, &out));
     assert_true(out.len > sizeof(body));
     assert_int_equal(fx->n_completed, 1);
@@ -344,10 +320,10 @@ static void test_pipeline_waits_for_the_first(void **state)
     struct buf out = BUF_INIT(1u << 20);
     int fd = fx_connect();
     fx_send(fd, LIT(REQ("GET", "/hold", "") REQ("GET", "/hello", "")));
-    assert_non_null(held);
+    assert_non_null(fx_held);
     assert_false(fx_recv(fd, &out));
     assert_int_equal(out.len, 0);
-    http_resp_send(held, 201, NULL, STR("first"));
+    http_resp_send(fx_held, 201, NULL, STR("first"));
     assert_false(fx_recv(fd, &out));
     assert_int_equal(fx_status(buf_cstr(&out)), 201);
     assert_non_null(strstr(buf_cstr(&out), "hello"));
@@ -468,8 +444,8 @@ static void test_body_asked_for_later(void **state)
     int fd = fx_connect();
     fx_send(fd, LIT(REQ("POST", "/hold", "Content-Length: 6\r\n") "abc"));
     fx_send(fd, LIT("def"));
-    assert_non_null(held);
-    http_req_on_body(held, on_body_late, NULL);
+    assert_non_null(fx_held);
+    http_req_on_body(fx_held, on_body_late, NULL);
     assert_false(fx_recv(fd, &out));
     assert_int_equal(fx_status(buf_cstr(&out)), 200);
     assert_true(str_eq(buf_str(&fx->log), STR("abcdef")));
@@ -527,27 +503,26 @@ static void test_large_head(void **state)
 
 int main(void)
 {
-#define T(name) cmocka_unit_test_setup_teardown(name, setup, teardown)
     const struct CMUnitTest tests[] = {
-        T(test_split_everywhere),
-        T(test_byte_by_byte),
-        T(test_cut_everywhere),
-        T(test_leave_while_pending),
-        T(test_leave_while_paused),
-        T(test_leave_while_blocked),
-        T(test_half_closed_client_gets_a_long_answer),
-        T(test_half_closed_client_gets_its_answer),
-        T(test_pipeline),
-        T(test_pipeline_waits_for_the_first),
-        T(test_keep_alive),
-        T(test_head_and_bodiless),
-        T(test_expect_continue),
-        T(test_unread_bodies),
-        T(test_too_large),
-        T(test_body_asked_for_later),
-        T(test_malformed_chunks),
-        T(test_refusals),
-        T(test_large_head),
+        ON_SERVER(test_split_everywhere),
+        ON_SERVER(test_byte_by_byte),
+        ON_SERVER(test_cut_everywhere),
+        ON_SERVER(test_leave_while_pending),
+        ON_SERVER(test_leave_while_paused),
+        ON_SERVER(test_leave_while_blocked),
+        ON_SERVER(test_half_closed_client_gets_a_long_answer),
+        ON_SERVER(test_half_closed_client_gets_its_answer),
+        ON_SERVER(test_pipeline),
+        ON_SERVER(test_pipeline_waits_for_the_first),
+        ON_SERVER(test_keep_alive),
+        ON_SERVER(test_head_and_bodiless),
+        ON_SERVER(test_expect_continue),
+        ON_SERVER(test_unread_bodies),
+        ON_SERVER(test_too_large),
+        ON_SERVER(test_body_asked_for_later),
+        ON_SERVER(test_malformed_chunks),
+        ON_SERVER(test_refusals),
+        ON_SERVER(test_large_head),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -44,17 +44,7 @@ static const struct http_route routes[] = {
 
 static int app;
 
-static int setup(void **state)
-{
-    fx_start(&(struct http_server_opts){.routes = routes, .app = &app});
-    return 0;
-}
-
-static int teardown(void **state)
-{
-    fx_stop();
-    return 0;
-}
+static struct http_server_opts opts = {.routes = routes, .app = &app};
 
 static void run(const char *text, void (*fn)(struct http_req *req))
 {
@@ -191,10 +181,9 @@ static void test_redispatch(void **state)
 
 int main(void)
 {
-#define T(name) cmocka_unit_test_setup_teardown(name, setup, teardown)
     const struct CMUnitTest tests[] = {
-        T(test_facts),         T(test_params), T(test_without),
-        T(test_absolute_form), T(test_id),     T(test_redispatch),
+        ON_SERVER(test_facts),         ON_SERVER(test_params), ON_SERVER(test_without),
+        ON_SERVER(test_absolute_form), ON_SERVER(test_id),     ON_SERVER(test_redispatch),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -2,21 +2,6 @@
 
 #include "harness.h"
 
-static struct http_req *held;
-
-static void on_held_end(struct http_req *req, bool completed, void *arg)
-{
-    held = NULL;
-    fx_on_end(req, completed, arg);
-}
-
-static void get_hold(struct http_req *req)
-{
-    fx_track(req);
-    http_req_on_end(req, on_held_end, NULL);
-    held = req;
-}
-
 static void get_hello(struct http_req *req)
 {
     fx_track(req);
@@ -24,7 +9,7 @@ static void get_hello(struct http_req *req)
 }
 
 static const struct http_route routes[] = {
-    {"GET", "/hold", HTTP_STREAM, .stream = get_hold},
+    {"GET", "/hold", HTTP_STREAM, .stream = fx_hold},
     {"GET", "/hello", HTTP_STREAM, .stream = get_hello},
     {"POST", "/hello", HTTP_STREAM, .stream = get_hello},
     {"GET", "/open", HTTP_STREAM, .stream = get_hello, .flags = 1},
@@ -127,7 +112,7 @@ static void test_drain(void **state)
     (void)close(partial);
     fx_turns(3);
     assert_int_equal(n_idle, 0);
-    http_resp_send(held, 200, NULL, STR("last"));
+    http_resp_send(fx_held, 200, NULL, STR("last"));
     buf_clear(&out);
     assert_true(fx_recv(busy, &out));
     assert_non_null(strstr(buf_cstr(&out), "Connection: close\r\n"));
@@ -161,9 +146,9 @@ static void test_free_while_busy(void **state)
     int a = fx_connect(), b = fx_connect();
     fx_send(a, LIT(REQ("GET", "/hold", "")));
     fx_send(b, LIT("GET /"));
-    assert_non_null(held);
+    assert_non_null(fx_held);
     fx_stop(); /* checks that the request ended, once */
-    assert_null(held);
+    assert_null(fx_held);
     (void)close(a);
     (void)close(b);
     buf_done(&out);

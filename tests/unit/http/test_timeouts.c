@@ -58,17 +58,7 @@ static const struct http_route routes[] = {
     {0},
 };
 
-static int setup(void **state)
-{
-    fx_start(&(struct http_server_opts){.routes = routes});
-    return 0;
-}
-
-static int teardown(void **state)
-{
-    fx_stop();
-    return 0;
-}
+static struct http_server_opts opts = {.routes = routes};
 
 static void advance(uint64_t ms)
 {
@@ -252,18 +242,17 @@ static void test_unread_body_never_comes(void **state)
 
 int main(void)
 {
-#define T(name) cmocka_unit_test_setup_teardown(name, setup, teardown)
     const struct CMUnitTest tests[] = {
-        T(test_idle_from_the_start),
-        T(test_idle_between_requests),
-        T(test_head),
-        T(test_second_head),
-        T(test_body),
-        T(test_body_after_start),
-        T(test_write),
-        T(test_handler_takes_its_time),
-        T(test_linger),
-        T(test_unread_body_never_comes),
+        ON_SERVER(test_idle_from_the_start),
+        ON_SERVER(test_idle_between_requests),
+        ON_SERVER(test_head),
+        ON_SERVER(test_second_head),
+        ON_SERVER(test_body),
+        ON_SERVER(test_body_after_start),
+        ON_SERVER(test_write),
+        ON_SERVER(test_handler_takes_its_time),
+        ON_SERVER(test_linger),
+        ON_SERVER(test_unread_body_never_comes),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -1,7 +1,7 @@
 /* Real processes: their output, end, identity, terminal and what they leave behind. Run again for
  * each way around a missing kernel feature. */
 
-#include "util.h"
+#include "on_loop.h"
 
 #include <grp.h>
 #include <pthread.h>
@@ -26,26 +26,11 @@ struct run {
     int n_open;
 };
 
-static struct io_loop *loop;
-static size_t fds_before;
-
-static int setup(void **state)
+static int no_child_left(void **state)
 {
-    (void)state;
-    fds_before = n_open_fds();
-    loop = io_loop_new();
-    return 0;
-}
-
-static int teardown(void **state)
-{
-    (void)state;
-    io_loop_free(loop);
-    assert_int_equal(io_stream_count(), 0);
-    assert_int_equal(n_open_fds(), fds_before);
-    assert_int_equal(waitpid(-1, NULL, WNOHANG), -1); /* no zombie, no child */
+    assert_int_equal(waitpid(-1, NULL, WNOHANG), -1); /* nor a zombie */
     assert_int_equal(errno, ECHILD);
-    return 0;
+    return loop_close(state);
 }
 
 static void on_end(struct io_child *c, const struct io_child_status *st, void *arg)
@@ -692,7 +677,7 @@ int main(void)
         SPAWN_NO_CLONE3 | SPAWN_NO_PIDFD,
         SPAWN_NO_INTO_CGROUP | SPAWN_NO_SHARED_MEMORY | SPAWN_NO_CLONE3 | SPAWN_NO_PIDFD,
     };
-#define T(f) cmocka_unit_test_setup_teardown(f, setup, teardown)
+#define T(f) cmocka_unit_test_setup_teardown(f, loop_open, no_child_left)
     const struct CMUnitTest tests[] = {
         T(test_exit_code_and_output),
         T(test_signals_told_apart),

@@ -1,7 +1,7 @@
 /* Listening and dialling: TCP, Unix sockets, deadlines, network namespaces, running out of
  * descriptors. */
 
-#include "util.h"
+#include "on_loop.h"
 
 #include <pthread.h>
 #include <sched.h>
@@ -15,8 +15,6 @@
 #include "io/dial.h"
 #include "io/listener.h"
 
-static struct io_loop *loop;
-static size_t fds_before;
 static struct io_stream *accepted[128];
 static int n_accepted;
 static struct io_stream *dialled;
@@ -24,25 +22,18 @@ static int n_dialled, dial_error;
 
 static int setup(void **state)
 {
-    (void)state;
-    fds_before = n_open_fds();
-    loop = io_loop_new();
     n_accepted = n_dialled = 0;
     dialled = NULL;
-    return 0;
+    return loop_open(state);
 }
 
 static int teardown(void **state)
 {
-    (void)state;
     for (int i = 0; i < n_accepted; i++) {
         io_stream_close(accepted[i]);
     }
     io_stream_close(dialled);
-    io_loop_free(loop);
-    assert_int_equal(io_stream_count(), 0);
-    assert_int_equal(n_open_fds(), fds_before);
-    return 0;
+    return loop_close(state);
 }
 
 static void on_accept(struct io_stream *s, void *arg)

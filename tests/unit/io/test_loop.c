@@ -1,6 +1,6 @@
 /* Posting, deferring, stopping, signals, groups. */
 
-#include "util.h"
+#include "on_loop.h"
 
 #include <pthread.h>
 #include <signal.h>
@@ -9,22 +9,6 @@
 
 #define N_POSTERS 4
 #define N_POSTS 20000
-
-static struct io_loop *loop;
-
-static int setup(void **state)
-{
-    (void)state;
-    loop = io_loop_new();
-    return 0;
-}
-
-static int teardown(void **state)
-{
-    (void)state;
-    io_loop_free(loop);
-    return 0;
-}
 
 struct msg {
     unsigned from, seq;
@@ -197,16 +181,14 @@ static void test_group(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test_setup_teardown(test_posts_arrive_in_order, setup, teardown),
-        cmocka_unit_test_setup_teardown(test_deferred_runs_after_the_turns_callbacks, setup,
-                                        teardown),
-        cmocka_unit_test_setup_teardown(test_deferred_from_a_timer_does_not_wait_for_an_event,
-                                        setup, teardown),
-        cmocka_unit_test_setup_teardown(test_stop_before_run, setup, teardown),
+        ON_LOOP(test_posts_arrive_in_order),
+        ON_LOOP(test_deferred_runs_after_the_turns_callbacks),
+        ON_LOOP(test_deferred_from_a_timer_does_not_wait_for_an_event),
+        ON_LOOP(test_stop_before_run),
         cmocka_unit_test(test_free_runs_what_was_handed_over),
-        cmocka_unit_test_setup_teardown(test_signal, setup, teardown),
-        cmocka_unit_test_setup_teardown(test_fake_clock_stands_still, setup, teardown),
+        ON_LOOP(test_signal),
+        ON_LOOP(test_fake_clock_stands_still),
         cmocka_unit_test(test_group),
     };
-    return cmocka_run_group_tests(tests, NULL, NULL);
+    return cmocka_run_group_tests(tests, first_loop, NULL);
 }

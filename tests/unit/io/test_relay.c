@@ -1,6 +1,6 @@
 /* Tunnels with random chunks, slow readers, half-closes and ends of every kind. */
 
-#include "util.h"
+#include "on_loop.h"
 
 #include <netinet/in.h>
 
@@ -18,27 +18,13 @@ struct talker {
     size_t max_chunk;
 };
 
-static struct io_loop *loop;
-static size_t fds_before;
 static struct io_relay_end ended;
 static int n_ended, n_traffic;
 
 static int setup(void **state)
 {
-    (void)state;
-    fds_before = n_open_fds();
-    loop = io_loop_new();
     n_ended = n_traffic = 0;
-    return 0;
-}
-
-static int teardown(void **state)
-{
-    (void)state;
-    io_loop_free(loop);
-    assert_int_equal(io_stream_count(), 0);
-    assert_int_equal(n_open_fds(), fds_before);
-    return 0;
+    return loop_open(state);
 }
 
 static unsigned char byte_at(unsigned seed, uint64_t i)
@@ -326,7 +312,7 @@ static void test_loop_free_with_relays(void **state)
 
 int main(void)
 {
-#define T(f) cmocka_unit_test_setup_teardown(f, setup, teardown)
+#define T(f) cmocka_unit_test_setup_teardown(f, setup, loop_close)
     const struct CMUnitTest tests[] = {
         T(test_random),
         T(test_early_bytes_come_first),

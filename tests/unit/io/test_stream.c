@@ -1,6 +1,6 @@
 /* Streams over socket pairs, pipes and a terminal. */
 
-#include "util.h"
+#include "on_loop.h"
 
 #include <sys/ioctl.h>
 #include <sys/mman.h>
@@ -15,26 +15,6 @@ struct end {
     void (*on)(struct end *e, unsigned events);
     struct end *other;
 };
-
-static struct io_loop *loop;
-static size_t fds_before;
-
-static int setup(void **state)
-{
-    (void)state;
-    fds_before = n_open_fds();
-    loop = io_loop_new();
-    return 0;
-}
-
-static int teardown(void **state)
-{
-    (void)state;
-    io_loop_free(loop);
-    assert_int_equal(io_stream_count(), 0);
-    assert_int_equal(n_open_fds(), fds_before);
-    return 0;
-}
 
 static void on_event(struct io_stream *s, unsigned events, void *arg)
 {
@@ -447,24 +427,23 @@ static void test_loop_free_closes_streams(void **state)
 
 int main(void)
 {
-#define T(f) cmocka_unit_test_setup_teardown(f, setup, teardown)
     const struct CMUnitTest tests[] = {
-        T(test_size),
-        T(test_level_triggered_and_backpressure),
-        T(test_lazy_interest),
-        T(test_writable_after_full),
-        T(test_hup_is_told_once),
-        T(test_half_close),
-        T(test_close_inside_callback),
-        T(test_close_other_in_same_batch),
-        T(test_descriptor_number_reused_in_same_batch),
-        T(test_pipe),
-        T(test_pipe_reader_gone),
-        T(test_terminal_end_is_an_end),
-        T(test_sendfile),
-        T(test_take_fd_and_peer),
-        T(test_unwatchable),
-        T(test_loop_free_closes_streams),
+        ON_LOOP(test_size),
+        ON_LOOP(test_level_triggered_and_backpressure),
+        ON_LOOP(test_lazy_interest),
+        ON_LOOP(test_writable_after_full),
+        ON_LOOP(test_hup_is_told_once),
+        ON_LOOP(test_half_close),
+        ON_LOOP(test_close_inside_callback),
+        ON_LOOP(test_close_other_in_same_batch),
+        ON_LOOP(test_descriptor_number_reused_in_same_batch),
+        ON_LOOP(test_pipe),
+        ON_LOOP(test_pipe_reader_gone),
+        ON_LOOP(test_terminal_end_is_an_end),
+        ON_LOOP(test_sendfile),
+        ON_LOOP(test_take_fd_and_peer),
+        ON_LOOP(test_unwatchable),
+        ON_LOOP(test_loop_free_closes_streams),
     };
     return cmocka_run_group_tests(tests, first_loop, NULL);
 }

@@ -1,6 +1,6 @@
 /* Timers against the plainest possible model, on the fake clock. */
 
-#include "util.h"
+#include "on_loop.h"
 
 #include "io/timer.h"
 
@@ -13,23 +13,8 @@ struct probe {
     unsigned fired;
 };
 
-static struct io_loop *loop;
 static struct probe probes[N_TIMERS];
 static unsigned n_fired;
-
-static int setup(void **state)
-{
-    (void)state;
-    loop = io_loop_new();
-    return 0;
-}
-
-static int teardown(void **state)
-{
-    (void)state;
-    io_loop_free(loop);
-    return 0;
-}
 
 static void model_start(struct probe *p, uint64_t after)
 {
@@ -174,10 +159,10 @@ static void test_real_time(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test_setup_teardown(test_against_model, setup, teardown),
-        cmocka_unit_test_setup_teardown(test_pushing_forward_keeps_the_heap_still, setup, teardown),
-        cmocka_unit_test_setup_teardown(test_restarting_itself_does_not_hang, setup, teardown),
-        cmocka_unit_test_setup_teardown(test_real_time, setup, teardown),
+        ON_LOOP(test_against_model),
+        ON_LOOP(test_pushing_forward_keeps_the_heap_still),
+        ON_LOOP(test_restarting_itself_does_not_hang),
+        ON_LOOP(test_real_time),
     };
-    return cmocka_run_group_tests(tests, NULL, NULL);
+    return cmocka_run_group_tests(tests, first_loop, NULL);
 }

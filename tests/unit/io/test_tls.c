@@ -1,6 +1,6 @@
 /* TLS between two streams of the same loop, with a certificate made on the spot. */
 
-#include "util.h"
+#include "on_loop.h"
 
 #include <openssl/ssl.h>
 #include <sys/mman.h>
@@ -10,8 +10,6 @@
 #include "io/relay.h"
 #include "io/tls.h"
 
-static struct io_loop *loop;
-static size_t fds_before;
 static char dir[] = "/tmp/io-tls-XXXXXX";
 static char cert_file[64], key_file[64];
 static struct io_tls_ctx *server, *client;
@@ -47,23 +45,6 @@ static int group_teardown(void **state)
     (void)unlink(cert_file);
     (void)unlink(key_file);
     return rmdir(dir);
-}
-
-static int setup(void **state)
-{
-    (void)state;
-    fds_before = n_open_fds();
-    loop = io_loop_new();
-    return 0;
-}
-
-static int teardown(void **state)
-{
-    (void)state;
-    io_loop_free(loop);
-    assert_int_equal(io_stream_count(), 0);
-    assert_int_equal(n_open_fds(), fds_before);
-    return 0;
 }
 
 static void on_tls(struct io_stream *s, const struct err *e, void *arg)
@@ -544,22 +525,21 @@ static void test_relay_over_tls(void **state)
 
 int main(void)
 {
-#define T(f) cmocka_unit_test_setup_teardown(f, setup, teardown)
     const struct CMUnitTest tests[] = {
-        T(test_names),
-        T(test_trust),
-        T(test_alpn),
-        T(test_bad_files),
-        T(test_read_ahead_is_announced),
-        T(test_close_with_read_ahead),
-        T(test_half_close_and_cut),
-        T(test_answer_before_the_reset),
-        T(test_bulk_both_ways),
-        T(test_sendfile),
-        T(test_strangers),
-        T(test_reading_may_wait_for_writable),
-        T(test_new_keys),
-        T(test_relay_over_tls),
+        ON_LOOP(test_names),
+        ON_LOOP(test_trust),
+        ON_LOOP(test_alpn),
+        ON_LOOP(test_bad_files),
+        ON_LOOP(test_read_ahead_is_announced),
+        ON_LOOP(test_close_with_read_ahead),
+        ON_LOOP(test_half_close_and_cut),
+        ON_LOOP(test_answer_before_the_reset),
+        ON_LOOP(test_bulk_both_ways),
+        ON_LOOP(test_sendfile),
+        ON_LOOP(test_strangers),
+        ON_LOOP(test_reading_may_wait_for_writable),
+        ON_LOOP(test_new_keys),
+        ON_LOOP(test_relay_over_tls),
     };
     return cmocka_run_group_tests(tests, group_setup, group_teardown);
 }
