@@ -96,3 +96,32 @@ void file_request_remove(struct http_req *req, struct http_reply *reply, const c
     }
     reply_work_empty(reply);
 }
+
+void file_request_permissions(struct http_req *req, struct http_reply *reply, const char *doing,
+                              int (*apply)(const char *abs, const struct fs_owner_mode *om,
+                                           struct err *e))
+{
+    size_t n;
+    struct file_item *items = file_request_items(req, reply, true, &file_permission_table, &n);
+    if (!items) {
+        return;
+    }
+    cleanup_(passwd_done) struct passwd_db db;
+    passwd_load(&db);
+    for (size_t i = 0; i < n; i++) {
+        struct err e = {0};
+        struct fs_owner_mode om;
+        const char *abs = fs_path_resolve(http_req_arena(req), str_from(items[i].path), &e);
+        if (abs && fs_perm_parse(&db, items[i].value, &om, &e) == 0 && apply(abs, &om, &e) == 0) {
+            continue;
+        }
+        if (doing) {
+            reply_work_error(reply, 500, CODE_RUNTIME_ERROR, "error %s %s. %s", doing,
+                             items[i].path, e.msg);
+        } else {
+            file_reply_error(reply, &e);
+        }
+        return;
+    }
+    reply_work_empty(reply);
+}

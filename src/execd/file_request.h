@@ -3,6 +3,7 @@
 
 #include "base/arena.h"
 #include "base/err.h"
+#include "execd/fs_perm.h"
 #include "http/server.h"
 #include "json/field.h"
 
@@ -26,5 +27,10 @@ struct file_item *file_request_items(struct http_req *req, struct http_reply *re
  * is for the message. */
 void file_request_remove(struct http_req *req, struct http_reply *reply, const char *what,
                          int (*remove)(const char *abs, struct err *e));
+/* Owner, group and mode of every path of the body, by `apply`, up to the first that fails: 500
+ * "error <doing> <path>. ...", or what file_reply_error() says when `doing` is NULL. */
+void file_request_permissions(struct http_req *req, struct http_reply *reply, const char *doing,
+                              int (*apply)(const char *abs, const struct fs_owner_mode *om,
+                                           struct err *e));
 /* The query's path, or STR_NULL when it is missing or empty; then the 400 is set. */
 struct str file_request_path(struct http_req *req, struct http_reply *reply);

@@ -4,7 +4,6 @@
 #include <limits.h>
 #include <string.h>
 
-#include "base/cleanup.h"
 #include "base/num.h"
 #include "execd/file_request.h"
 #include "execd/fs_list.h"
@@ -50,39 +49,19 @@ void directories_list(struct http_req *req, struct http_reply *reply)
     }
 }
 
-static int create_one(struct http_req *req, const struct passwd_db *db, const char *path,
-                      const struct file_permission *p, struct err *e)
+static int create_one(const char *abs, const struct fs_owner_mode *om, struct err *e)
 {
-    struct fs_owner_mode om;
-    const char *abs = fs_path_resolve(http_req_arena(req), str_from(path), e);
-    if (!abs || fs_perm_parse(db, p, &om, e) < 0) {
-        return -1;
-    }
     bool created;
     int r = fs_make_dirs(abs, 0777, &created);
     if (r < 0) {
         return err_sys(e, r, "%s", abs);
     }
-    return created ? fs_perm_apply(abs, &om, e) : 0;
+    return created ? fs_perm_apply(abs, om, e) : 0;
 }
 
 void directories_create(struct http_req *req, struct http_reply *reply)
 {
-    size_t n;
-    struct file_item *items = file_request_items(req, reply, true, &file_permission_table, &n);
-    if (!items) {
-        return;
-    }
-    cleanup_(passwd_done) struct passwd_db db;
-    passwd_load(&db);
-    for (size_t i = 0; i < n; i++) {
-        struct err e = {0};
-        if (create_one(req, &db, items[i].path, items[i].value, &e) < 0) {
-            file_reply_error(reply, &e);
-            return;
-        }
-    }
-    reply_work_empty(reply);
+    file_request_permissions(req, reply, NULL, create_one);
 }
 
 void directories_delete(struct http_req *req, struct http_reply *reply)

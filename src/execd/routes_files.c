@@ -60,32 +60,9 @@ void files_delete(struct http_req *req, struct http_reply *reply)
     file_request_remove(req, reply, "file", fs_remove_file);
 }
 
-static int change_permission(struct http_req *req, const struct passwd_db *db, const char *path,
-                             const struct file_permission *p, struct err *e)
-{
-    struct fs_owner_mode om;
-    const char *abs = fs_path_resolve(http_req_arena(req), str_from(path), e);
-    return abs && fs_perm_parse(db, p, &om, e) == 0 ? fs_perm_apply(abs, &om, e) : -1;
-}
-
 void files_permissions(struct http_req *req, struct http_reply *reply)
 {
-    size_t n;
-    struct file_item *items = file_request_items(req, reply, true, &file_permission_table, &n);
-    if (!items) {
-        return;
-    }
-    cleanup_(passwd_done) struct passwd_db db;
-    passwd_load(&db);
-    for (size_t i = 0; i < n; i++) {
-        struct err e = {0};
-        if (change_permission(req, &db, items[i].path, items[i].value, &e) < 0) {
-            reply_work_error(reply, 500, CODE_RUNTIME_ERROR,
-                             "error changing permissions for %s. %s", items[i].path, e.msg);
-            return;
-        }
-    }
-    reply_work_empty(reply);
+    file_request_permissions(req, reply, "changing permissions for", fs_perm_apply);
 }
 
 static int move_one(struct http_req *req, const struct file_move *m, struct err *e)
