@@ -249,20 +249,24 @@ char *cli_path(const char *before, const char *id, const char *after)
     return buf_take(&b);
 }
 
+struct json *cli_answer(struct cli *x, char *take_text, const struct osb_error *e,
+                        const char *operation)
+{
+    cleanup_free char *text = take_text;
+    if (!text) {
+        (void)cli_error(x, e, "%s", operation);
+        return NULL;
+    }
+    struct json *j = json_parse(text[0] ? str_from(text) : STR("{}"), NULL);
+    return j ? j : json_object_new();
+}
+
 struct json *cli_ask(struct cli *x, const char *method, const char *path, const char *body,
                      const char *operation)
 {
     struct osb_error e = {0};
     struct osb_request r = {.method = method, .path = path, .body = body};
-    cleanup_free char *text = cli_client(x) ? osb_request(x->client, &r, &e) : NULL;
-    if (!text) {
-        if (x->client) {
-            (void)cli_error(x, &e, "%s", operation);
-        }
-        return NULL;
-    }
-    struct json *j = json_parse(text[0] ? str_from(text) : STR("{}"), NULL);
-    return j ? j : json_object_new();
+    return cli_client(x) ? cli_answer(x, osb_request(x->client, &r, &e), &e, operation) : NULL;
 }
 
 struct json *snake_tree(const struct json *j)

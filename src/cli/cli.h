@@ -40,6 +40,10 @@ int cli_error(struct cli *x, const struct osb_error *e, const char *operation, .
     __attribute__((format(printf, 3, 4)));
 /* "/snapshots/<id>" with the id encoded, and what follows. */
 char *cli_path(const char *before, const char *id, const char *after);
+/* An answer as a tree ({} for nothing); takes the text. NULL, after a message, when there is none.
+ */
+struct json *cli_answer(struct cli *x, char *take_text, const struct osb_error *e,
+                        const char *operation);
 /* What the lifecycle API answers, as it was sent ({} for nothing), or NULL after a message. */
 struct json *cli_ask(struct cli *x, const char *method, const char *path, const char *body,
                      const char *operation);

@@ -23,14 +23,10 @@ static struct json *ask(struct cli *x, const char *method, const char *path, con
     if (!s) {
         return NULL;
     }
-    cleanup_free char *text = osb_sandbox_request(
-        s, OSB_EGRESS, &(struct osb_request){.method = method, .path = path, .body = body}, &e);
-    if (!text) {
-        (void)cli_error(x, &e, "%s", operation);
-        return NULL;
-    }
-    cleanup_(json_free) struct json *wire = json_parse(text[0] ? str_from(text) : STR("{}"), NULL);
-    return wire ? snake_tree(wire) : json_object_new();
+    const struct osb_request r = {.method = method, .path = path, .body = body};
+    cleanup_(json_free) struct json *wire =
+        cli_answer(x, osb_sandbox_request(s, OSB_EGRESS, &r, &e), &e, operation);
+    return wire ? snake_tree(wire) : NULL;
 }
 
 static struct json *read_description(struct cli *x)
