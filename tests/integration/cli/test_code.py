@@ -1,5 +1,6 @@
 """osb code: snippets, files, standard input, and a conversation in a terminal."""
 
+import pytest
 from test_terminal import Term
 
 
@@ -19,56 +20,37 @@ def test_file_and_stdin(osb, box, tmp_path):
     assert osb("code", box, str(tmp_path / "none.py")).returncode == 1
 
 
-def test_conversation(osb, box):
+@pytest.fixture
+def python(osb, box):
+    """A conversation, left by Ctrl-D."""
     t = Term([osb.exe, "code", box], osb.env)
     t.expect(">>> ")
-    t.type("kept = 20\n")
-    t.expect(">>> ")
-    t.type("def twice(n):\n    return 2 * n\n\n")
-    t.type("twice(kept) + 2\n")
-    t.expect(r"\b42\b")
-    t.type("1 / 0\n")
-    t.expect("ZeroDivisionError")
-    t.expect(">>> ")
+    yield t
     t.type("\x04")
     assert t.wait() == 0
 
 
-def test_ctrl_c_interrupts_and_ctrl_d_leaves(osb, box):
-    t = Term([osb.exe, "code", box], osb.env)
-    t.expect(">>> ")
-    t.type("kept = 7\n")
-    t.expect(">>> ")
+def test_conversation(python):
+    python.say("kept = 20\n", ">>> ")
+    python.type("def twice(n):\n    return 2 * n\n\n")
+    python.say("twice(kept) + 2\n", r"\b42\b")
+    python.say("1 / 0\n", "ZeroDivisionError", ">>> ")
+
+
+def test_ctrl_c_interrupts_and_ctrl_d_leaves(python):
+    python.say("kept = 7\n", ">>> ")
     for _ in range(2):  # and again: the prompt that came back is as good as the first
-        t.type("import time; print('be' + 'gun', flush=True); time.sleep(600)\n")
-        t.expect("begun\r\n")
-        t.type("\x03")
-        t.expect("KeyboardInterrupt")
-        t.expect(">>> ")
-    t.type("kept * 6\n")
-    t.expect(r"\b42\b")
-    t.expect(">>> ")
-    t.type("half of a li\x03")  # at the prompt it drops what was typed
-    t.expect(">>> ")
-    t.type("def f():\n")
-    t.expect(r"\.\.\. ")
-    t.type("\x03")
-    t.expect(">>> ")
-    t.type("kept + 1\n")
-    t.expect(r"\b8\b")
-    t.expect(">>> ")
-    t.type("\x04")
-    assert t.wait() == 0
+        python.say("import time; print('be' + 'gun', flush=True); time.sleep(600)\n", "begun\r\n")
+        python.say("\x03", "KeyboardInterrupt", ">>> ")
+    python.say("kept * 6\n", r"\b42\b", ">>> ")
+    python.say("half of a li\x03", ">>> ")  # at the prompt it drops what was typed
+    python.say("def f():\n", r"\.\.\. ")
+    python.say("\x03", ">>> ")
+    python.say("kept + 1\n", r"\b8\b", ">>> ")
 
 
-def test_a_second_ctrl_c_does_not_wait(osb, box):
-    t = Term([osb.exe, "code", box], osb.env)
-    t.expect(">>> ")
-    t.type("import time\nexec(\"while True:\\n try: print('lo'+'op', flush=True); time.sleep(600)\\n except BaseException: pass\")\n")
-    t.expect("loop")
-    t.type("\x03")
-    t.expect("loop")
-    t.type("\x03")
-    t.expect(">>> ")
-    t.type("\x04")
-    assert t.wait() == 0
+def test_a_second_ctrl_c_does_not_wait(python):
+    python.say("import time\nexec(\"while True:\\n try: print('lo'+'op', flush=True); time.sleep(600)\\n except BaseException: pass\")\n",
+               "loop")
+    python.say("\x03", "loop")
+    python.say("\x03", ">>> ")

@@ -28,6 +28,12 @@ class Term:
     def type(self, text):
         os.write(self.fd, text.encode())
 
+    def say(self, text, *answers):
+        """Types it and waits for what comes, in this order."""
+        self.type(text)
+        for pattern in answers:
+            self.expect(pattern)
+
     def expect(self, pattern, timeout=60):
         deadline = time.monotonic() + timeout
         while not re.search(pattern, self.text):
