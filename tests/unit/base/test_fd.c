@@ -6,26 +6,9 @@
 #include <stdlib.h>
 #include <sys/stat.h>
 
+#include "../tempdir.h"
 #include "../test.h"
 #include "base/buf.h"
-
-static char top[] = "/tmp/osb-test-fd-XXXXXX";
-static int top_fd = -1;
-
-static int setup(void **state)
-{
-    if (!mkdtemp(top)) {
-        return -1;
-    }
-    top_fd = open(top, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
-    return top_fd < 0;
-}
-
-static int teardown(void **state)
-{
-    close(top_fd);
-    return dir_remove(AT_FDCWD, top, true);
-}
 
 static void put(const char *path, const char *content)
 {
@@ -235,5 +218,5 @@ int main(void)
         cmocka_unit_test(in_root_stays_inside),
         cmocka_unit_test(beneath_follows_nothing),
     };
-    return cmocka_run_group_tests(tests, setup, teardown);
+    return cmocka_run_group_tests(tests, top_make, top_remove);
 }

@@ -5,26 +5,9 @@
 #include <sys/mount.h>
 #include <sys/stat.h>
 
+#include "../tempdir.h"
 #include "../test.h"
 #include "base/fd.h"
-
-static char top[] = "/tmp/osb-test-tree-XXXXXX";
-static int top_fd = -1;
-
-static int setup(void **state)
-{
-    if (!mkdtemp(top)) {
-        return -1;
-    }
-    top_fd = open(top, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
-    return top_fd < 0;
-}
-
-static int teardown(void **state)
-{
-    close(top_fd);
-    return dir_remove(AT_FDCWD, top, true);
-}
 
 static bool exists(const char *path)
 {
@@ -175,5 +158,5 @@ int main(void)
         cmocka_unit_test(stops_at_mount_points),
         cmocka_unit_test(reports_what_it_cannot_remove),
     };
-    return cmocka_run_group_tests(tests, setup, teardown);
+    return cmocka_run_group_tests(tests, top_make, top_remove);
 }

@@ -11,27 +11,15 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
+#include "../tempdir.h"
 #include "base/fd.h"
 #include "base/must.h"
 #include "execd/fs_path.h"
 #include "execd/limits.h"
 
-static char root[64];
-
-static int setup(void **state)
-{
-    (void)snprintf(root, sizeof(root), "/tmp/test_fs_path.XXXXXX");
-    return mkdtemp(root) ? 0 : -1;
-}
-
-static int teardown(void **state)
-{
-    return dir_remove(AT_FDCWD, root, true);
-}
-
 static const char *below(struct arena *a, const char *name)
 {
-    return arena_printf(a, "%s/%s", root, name);
+    return arena_printf(a, "%s/%s", top, name);
 }
 
 static void test_clean(void **state)
@@ -179,10 +167,10 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_clean),
         cmocka_unit_test(test_expand),
-        cmocka_unit_test_setup_teardown(test_literal_dollar_wins, setup, teardown),
-        cmocka_unit_test_setup_teardown(test_links, setup, teardown),
+        cmocka_unit_test_setup_teardown(test_literal_dollar_wins, top_make, top_remove),
+        cmocka_unit_test_setup_teardown(test_links, top_make, top_remove),
         cmocka_unit_test(test_magic_links),
-        cmocka_unit_test_setup_teardown(test_make_dirs, setup, teardown),
+        cmocka_unit_test_setup_teardown(test_make_dirs, top_make, top_remove),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

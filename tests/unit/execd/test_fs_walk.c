@@ -11,29 +11,28 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
+#include "../tempdir.h"
 #include "base/buf.h"
 #include "base/fd.h"
 #include "execd/fs_walk.h"
 
-static char root[64];
 static struct buf seen;
 
 static int setup(void **state)
 {
-    (void)snprintf(root, sizeof(root), "/tmp/test_walk.XXXXXX");
     buf_init(&seen, 1u << 20);
-    return mkdtemp(root) ? 0 : -1;
+    return top_make(state);
 }
 
 static int teardown(void **state)
 {
     buf_done(&seen);
-    return dir_remove(AT_FDCWD, root, true);
+    return top_remove(state);
 }
 
 static int open_root(void)
 {
-    int fd = open(root, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+    int fd = open(top, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
     assert_true(fd >= 0);
     return fd;
 }
@@ -41,7 +40,7 @@ static int open_root(void)
 static void make(const char *path)
 {
     char full[256];
-    (void)snprintf(full, sizeof(full), "%s/%s", root, path);
+    (void)snprintf(full, sizeof(full), "%s/%s", top, path);
     size_t n = strlen(full);
     if (full[n - 1] == '/') {
         assert_int_equal(dir_make(AT_FDCWD, full, 0700), 0);
@@ -65,10 +64,10 @@ static void test_order(void **state)
     make("c\n/");
     make("c\n/$");
     char link[256];
-    (void)snprintf(link, sizeof(link), "%s/z", root);
+    (void)snprintf(link, sizeof(link), "%s/z", top);
     assert_int_equal(symlink(".", link), 0);
     static const struct fs_walk_ops ops = {.visit = note};
-    assert_int_equal(fs_walk(open_root(), root, &ops, NULL), 0);
+    assert_int_equal(fs_walk(open_root(), top, &ops, NULL), 0);
     assert_string_equal(buf_cstr(&seen), "a:0 b:0 b/a:1 b/x:1 b-:0 c\n:0 c\n/$:1 z:0 ");
 }
 
@@ -90,7 +89,7 @@ static void test_deep(void **state)
     close(fd);
     int n = 0;
     static const struct fs_walk_ops ops = {.visit = count};
-    assert_int_equal(fs_walk(open_root(), root, &ops, &n), 0);
+    assert_int_equal(fs_walk(open_root(), top, &ops, &n), 0);
     assert_int_equal(n, 3000);
 }
 
@@ -99,8 +98,8 @@ static int move_away(const struct fs_entry *e, void *arg)
 {
     if (e->depth == 1) {
         char from[256], to[256];
-        (void)snprintf(from, sizeof(from), "%s/in", root);
-        (void)snprintf(to, sizeof(to), "%s/other/in", root);
+        (void)snprintf(from, sizeof(from), "%s/in", top);
+        (void)snprintf(to, sizeof(to), "%s/other/in", top);
         (void)rename(from, to);
     }
     return note(e, arg);
@@ -113,7 +112,7 @@ static void test_moved_meanwhile(void **state)
     make("in/f");
     make("secret");
     static const struct fs_walk_ops ops = {.visit = move_away};
-    assert_int_equal(fs_walk(open_root(), root, &ops, NULL), -ESTALE);
+    assert_int_equal(fs_walk(open_root(), top, &ops, NULL), -ESTALE);
     assert_null(strstr(buf_cstr(&seen), "secret"));
 }
 
@@ -132,7 +131,7 @@ static void test_swapped_for_link(void **state)
     make("dir/");
     make("z");
     static const struct fs_walk_ops ops = {.visit = swap_for_link};
-    assert_int_equal(fs_walk(open_root(), root, &ops, NULL), 0);
+    assert_int_equal(fs_walk(open_root(), top, &ops, NULL), 0);
     assert_string_equal(buf_cstr(&seen), "dir:0 z:0 ");
 }
 

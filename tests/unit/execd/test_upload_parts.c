@@ -12,30 +12,18 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
+#include "../tempdir.h"
 #include "base/fd.h"
 #include "base/must.h"
 #include "execd/limits.h"
 #include "execd/upload_parts.h"
-
-static char root[64];
-
-static int setup(void **state)
-{
-    (void)snprintf(root, sizeof(root), "/tmp/test_upload.XXXXXX");
-    return mkdtemp(root) ? 0 : -1;
-}
-
-static int teardown(void **state)
-{
-    return dir_remove(AT_FDCWD, root, true);
-}
 
 static const char *at(const char *name)
 {
     static char path[4][256];
     static unsigned i;
     char *p = path[i++ % 4];
-    (void)snprintf(p, sizeof(path[0]), "%s/%s", root, name);
+    (void)snprintf(p, sizeof(path[0]), "%s/%s", top, name);
     return p;
 }
 
@@ -74,7 +62,7 @@ static void assert_content(const char *name, const char *want)
 static void assert_files(int want)
 {
     int n = 0;
-    DIR *d = opendir(root);
+    DIR *d = opendir(top);
     assert_non_null(d);
     while (readdir(d)) {
         n++;
@@ -279,17 +267,17 @@ static void test_very_many(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test_setup_teardown(test_in_order, setup, teardown),
-        cmocka_unit_test_setup_teardown(test_file_first, setup, teardown),
-        cmocka_unit_test_setup_teardown(test_broken_off, setup, teardown),
-        cmocka_unit_test_setup_teardown(test_mismatch, setup, teardown),
-        cmocka_unit_test_setup_teardown(test_missing_parts, setup, teardown),
-        cmocka_unit_test_setup_teardown(test_second_fails, setup, teardown),
-        cmocka_unit_test_setup_teardown(test_bad_metadata, setup, teardown),
-        cmocka_unit_test_setup_teardown(test_bad_mode_and_owner, setup, teardown),
-        cmocka_unit_test_setup_teardown(test_through_link, setup, teardown),
-        cmocka_unit_test_setup_teardown(test_directory_and_fifo, setup, teardown),
-        cmocka_unit_test_setup_teardown(test_very_many, setup, teardown),
+        cmocka_unit_test_setup_teardown(test_in_order, top_make, top_remove),
+        cmocka_unit_test_setup_teardown(test_file_first, top_make, top_remove),
+        cmocka_unit_test_setup_teardown(test_broken_off, top_make, top_remove),
+        cmocka_unit_test_setup_teardown(test_mismatch, top_make, top_remove),
+        cmocka_unit_test_setup_teardown(test_missing_parts, top_make, top_remove),
+        cmocka_unit_test_setup_teardown(test_second_fails, top_make, top_remove),
+        cmocka_unit_test_setup_teardown(test_bad_metadata, top_make, top_remove),
+        cmocka_unit_test_setup_teardown(test_bad_mode_and_owner, top_make, top_remove),
+        cmocka_unit_test_setup_teardown(test_through_link, top_make, top_remove),
+        cmocka_unit_test_setup_teardown(test_directory_and_fifo, top_make, top_remove),
+        cmocka_unit_test_setup_teardown(test_very_many, top_make, top_remove),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -2,21 +2,12 @@
 
 #include <stdio.h>
 
-#include "../test.h"
+#include "dumped.h"
 
 static void assert_toml(struct str text, const char *want)
 {
     struct err e = {0};
-    struct json *j = toml_parse(text, &e);
-    if (!j) {
-        print_error("%.*s: %s\n", STR_FMT(text), e.msg);
-    }
-    assert_non_null(j);
-    struct buf b = BUF_INIT(100000);
-    assert_int_equal(json_dump(j, &b, 0), 0);
-    assert_string_equal(buf_cstr(&b), want);
-    buf_done(&b);
-    json_free(j);
+    assert_dumped(text, toml_parse(text, &e), &e, want);
 }
 #define IS(text, want) assert_toml(STR(text), want)
 

@@ -11,29 +11,11 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
+#include "../tempdir.h"
 #include "base/cleanup.h"
 #include "base/fd.h"
 #include "base/must.h"
 #include "server/runtime/oci/state.h"
-
-static char dir[64];
-static int dir_fd;
-
-static int setup(void **state)
-{
-    (void)state;
-    (void)snprintf(dir, sizeof(dir), "/tmp/test-oci-state-XXXXXX");
-    must(mkdtemp(dir));
-    dir_fd = open(dir, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
-    return dir_fd < 0 ? -1 : 0;
-}
-
-static int teardown(void **state)
-{
-    (void)state;
-    (void)close(dir_fd);
-    return dir_remove(AT_FDCWD, dir, true);
-}
 
 static void test_round_trip(void **state)
 {
@@ -53,8 +35,8 @@ static void test_round_trip(void **state)
     };
     struct sandbox_state r;
     (void)state;
-    assert_int_equal(state_write(dir_fd, &s, NULL), 0);
-    assert_int_equal(state_read(dir_fd, &a, &r, NULL), 0);
+    assert_int_equal(state_write(top_fd, &s, NULL), 0);
+    assert_int_equal(state_read(top_fd, &a, &r, NULL), 0);
     assert_string_equal(r.phase, "running");
     assert_int_equal(r.entrypoint.n, 3);
     assert_string_equal(r.entrypoint.v[2], args[2]);
@@ -74,13 +56,13 @@ static void test_damaged(void **state)
     (void)state;
     for (size_t i = 0; i < ARRAY_LEN(texts); i++) {
         struct err e = {0};
-        assert_int_equal(file_write_atomic(dir_fd, STATE_FILE, str_from(texts[i]), 0600), 0);
-        assert_int_equal(state_read(dir_fd, &a, &r, &e), -1);
+        assert_int_equal(file_write_atomic(top_fd, STATE_FILE, str_from(texts[i]), 0600), 0);
+        assert_int_equal(state_read(top_fd, &a, &r, &e), -1);
         assert_int_equal(e.code, ERR_INVALID);
     }
-    (void)unlinkat(dir_fd, STATE_FILE, 0);
+    (void)unlinkat(top_fd, STATE_FILE, 0);
     struct err e = {0};
-    assert_int_equal(state_read(dir_fd, &a, &r, &e), -1);
+    assert_int_equal(state_read(top_fd, &a, &r, &e), -1);
     assert_int_equal(e.code, ERR_NOT_FOUND);
 }
 
@@ -113,5 +95,5 @@ int main(void)
         cmocka_unit_test(test_pid_start),
         cmocka_unit_test(test_exit_names),
     };
-    return cmocka_run_group_tests(tests, setup, teardown);
+    return cmocka_run_group_tests(tests, top_make, top_remove);
 }

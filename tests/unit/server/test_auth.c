@@ -4,28 +4,22 @@
 #include <stdlib.h>
 #include <sys/stat.h>
 
+#include "../tempdir.h"
 #include "../test.h"
 #include "base/fd.h"
-
-static char dir[] = "/tmp/osb-test-auth-XXXXXX";
 
 static int setup(void **state)
 {
     (void)unsetenv("OPENSANDBOX_SERVER_API_KEY");
     (void)unsetenv("OPENSANDBOX_INSECURE_SERVER");
-    return mkdtemp(dir) ? 0 : -1;
-}
-
-static int teardown(void **state)
-{
-    return dir_remove(AT_FDCWD, dir, true);
+    return top_make(state);
 }
 
 static struct config *config(const char *extra)
 {
     char text[512];
     struct err e = {0};
-    (void)snprintf(text, sizeof(text), "[server]\ndata_dir = '%s'\n%s", dir, extra);
+    (void)snprintf(text, sizeof(text), "[server]\ndata_dir = '%s'\n%s", top, extra);
     struct config *c = config_parse("t", str_from(text), NULL, &e);
     assert_non_null(c);
     return c;
@@ -125,5 +119,5 @@ int main(void)
         cmocka_unit_test(a_key_is_generated_once),
         cmocka_unit_test(keyless_must_be_wanted),
     };
-    return cmocka_run_group_tests(tests, setup, teardown);
+    return cmocka_run_group_tests(tests, setup, top_remove);
 }

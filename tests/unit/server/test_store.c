@@ -5,31 +5,22 @@
 #include <stdlib.h>
 #include <sys/stat.h>
 
+#include "../tempdir.h"
 #include "../test.h"
 #include "base/fd.h"
 
-static char dir[] = "/tmp/osb-test-store-XXXXXX";
 static char path[128];
 
 static int setup(void **state)
 {
-    if (!mkdtemp(dir)) {
-        return -1;
-    }
-    (void)snprintf(path, sizeof(path), "%s/sub/x.db", dir);
-    return 0;
-}
-
-static int teardown(void **state)
-{
-    return dir_remove(AT_FDCWD, dir, true);
+    int r = top_make(state);
+    (void)snprintf(path, sizeof(path), "%s/sub/x.db", top);
+    return r;
 }
 
 static int fresh(void **state)
 {
-    char sub[128];
-    (void)snprintf(sub, sizeof(sub), "%s/sub", dir);
-    return dir_remove(AT_FDCWD, sub, true);
+    return dir_remove(top_fd, "sub", true);
 }
 
 static const struct store_sandbox row = {
@@ -235,5 +226,5 @@ int main(void)
         cmocka_unit_test_setup(half_overwritten_databases_are_refused, fresh),
         cmocka_unit_test_setup(foreign_and_newer_databases_are_refused, fresh),
     };
-    return cmocka_run_group_tests(tests, setup, teardown);
+    return cmocka_run_group_tests(tests, setup, top_remove);
 }
