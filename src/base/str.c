@@ -92,16 +92,26 @@ struct str str_sub(struct str s, size_t from, size_t to)
     return s.p ? str_n(s.p + from, to - from) : STR_NULL;
 }
 
-struct str str_trim(struct str s)
+static struct str trim(struct str s, struct str set)
 {
-    while (s.n && (s.p[0] == ' ' || s.p[0] == '\t')) {
+    while (s.n && str_find(set, s.p[0]) >= 0) {
         s.p++;
         s.n--;
     }
-    while (s.n && (s.p[s.n - 1] == ' ' || s.p[s.n - 1] == '\t')) {
+    while (s.n && str_find(set, s.p[s.n - 1]) >= 0) {
         s.n--;
     }
     return s;
+}
+
+struct str str_trim(struct str s)
+{
+    return trim(s, STR(" \t"));
+}
+
+struct str str_trim_space(struct str s)
+{
+    return trim(s, STR(" \t\n\v\f\r"));
 }
 
 struct str str_cut(struct str *rest, char sep)

@@ -43,6 +43,8 @@ ptrdiff_t str_find_str(struct str s, struct str needle);
 struct str str_sub(struct str s, size_t from, size_t to);
 /* Without leading and trailing spaces and tabs. */
 struct str str_trim(struct str s);
+/* Without any white space at its ends: line breaks and the like as well. */
+struct str str_trim_space(struct str s);
 /* Cuts the piece before the first `sep` off the front of *rest and returns it; without a separator
  * the whole rest is returned and *rest becomes STR_NULL. Loop while rest.p is not NULL. */
 struct str str_cut(struct str *rest, char sep);

@@ -23,22 +23,11 @@ struct policy_index {
     size_t n_nets;
 };
 
-static struct str trim(struct str s)
-{
-    while (s.n && isspace((unsigned char)s.p[0])) {
-        s = str_sub(s, 1, s.n);
-    }
-    while (s.n && isspace((unsigned char)s.p[s.n - 1])) {
-        s.n--;
-    }
-    return s;
-}
-
 /* ---- rules ---- */
 
 static int action_parse(struct str s, const char *what, enum policy_action *ret, struct err *e)
 {
-    s = trim(s);
+    s = str_trim_space(s);
     if (!s.n || str_eq_nocase(s, STR("deny"))) {
         *ret = POLICY_DENY;
     } else if (str_eq_nocase(s, STR("allow"))) {
@@ -91,7 +80,7 @@ static int rule_init(struct policy_rule *r, enum policy_action action, struct st
                      struct err *e)
 {
     *r = (struct policy_rule){.action = action};
-    target = trim(target);
+    target = str_trim_space(target);
     if (!target.n) {
         return err_set(e, ERR_INVALID, "the target of a rule must not be empty");
     }
@@ -216,7 +205,7 @@ static int rules_decode(struct policy *p, const struct json *list, struct err *e
 
 struct policy *policy_parse(struct str text, struct err *e)
 {
-    text = trim(text);
+    text = str_trim_space(text);
     if (!text.n) {
         return policy_deny_all();
     }
@@ -310,7 +299,7 @@ struct policy *policy_without(const struct policy *old, struct str body, size_t 
     cleanup_(buf_done) struct buf key = BUF_INIT(EGRESS_MAX_BODY);
     for (size_t i = 0; i < json_len(j); i++) {
         struct str target = json_str(json_item(j, i));
-        target = trim(target);
+        target = str_trim_space(target);
         if (!target.n) {
             (void)err_set(e, ERR_INVALID, "target %zu must be a string that is not empty", i);
             return NULL;
@@ -358,7 +347,7 @@ struct policy *policy_parse_lines(struct str text, enum policy_action action, st
     }
     cleanup_(policy_free) struct policy *p = policy_new(lines);
     for (size_t no = 1; text.p; no++) {
-        struct str line = trim(str_cut(&text, '\n'));
+        struct str line = str_trim_space(str_cut(&text, '\n'));
         if (!line.n || line.p[0] == '#') {
             continue;
         }

@@ -2,7 +2,6 @@
 
 #include "egress/restore.h"
 
-#include <ctype.h>
 #include <errno.h>
 #include <stdio.h>
 
@@ -83,20 +82,10 @@ static struct str between(struct str s, struct str before, struct str after)
     return str_sub(s, 0, end < 0 ? s.n : (size_t)end);
 }
 
-static struct str trim(struct str s)
-{
-    while (s.n && isspace((unsigned char)s.p[0])) {
-        s = str_sub(s, 1, s.n);
-    }
-    while (s.n && isspace((unsigned char)s.p[s.n - 1])) {
-        s.n--;
-    }
-    return s;
-}
-
 static size_t restore_element(struct learned *l, struct str element, uint64_t now_ms)
 {
-    struct str rest = trim(element), names = between(element, STR("comment \""), STR("\""));
+    struct str rest = str_trim_space(element),
+               names = between(element, STR("comment \""), STR("\""));
     struct ip ip, dropped;
     size_t n = 0;
     int64_t left = 0;

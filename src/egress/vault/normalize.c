@@ -11,17 +11,7 @@
 
 struct str vault_trim(const char *s)
 {
-    static const char space[] = " \t\r\n\v\f";
-    struct str t = str_from(s ? s : "");
-
-    while (t.n && strchr(space, t.p[0])) {
-        t.p++;
-        t.n--;
-    }
-    while (t.n && strchr(space, t.p[t.n - 1])) {
-        t.n--;
-    }
-    return t;
+    return str_trim_space(str_from(s ? s : ""));
 }
 
 static int take_name(struct arena *a, const char *what, const char *in, const char **out,

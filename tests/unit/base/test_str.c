@@ -66,6 +66,9 @@ static void cuts(void **state)
     assert_str(str_trim(STR(" \t a b\t ")), "a b");
     assert_str(str_trim(STR("  ")), "");
     assert_str(str_trim(STR("\na")), "\na");
+    assert_true(str_eq(str_trim_space(STR("\r\n a\nb\0\v\f\t")), STR("a\nb\0")));
+    assert_str(str_trim_space(STR("\n \n")), "");
+    assert_str(str_trim_space(STR_NULL), "");
     struct str rest = STR("a,b,,c,");
     static const char *const want[] = {"a", "b", "", "c", ""};
     size_t n = 0;
