@@ -119,6 +119,20 @@ int file_read(int dir_fd, const char *path, struct buf *out)
     return r == -ENOSPC ? -EFBIG : r;
 }
 
+int file_read_regular(int dir_fd, const char *path, struct buf *out)
+{
+    struct stat st;
+    cleanup_close int fd = openat(dir_fd, path, O_RDONLY | O_CLOEXEC | O_NOCTTY | O_NONBLOCK);
+    if (fd < 0 || fstat(fd, &st) < 0) {
+        return -errno;
+    }
+    if (!S_ISREG(st.st_mode)) {
+        return -EINVAL;
+    }
+    int r = buf_read_fd(out, fd);
+    return r == -ENOSPC ? -EFBIG : r;
+}
+
 int file_write(int dir_fd, const char *path, struct str content)
 {
     cleanup_close int fd = openat(dir_fd, path, O_WRONLY | O_CLOEXEC | O_NOCTTY);

@@ -24,6 +24,9 @@ int fd_open_beneath(int dir_fd, const char *path, int flags, mode_t mode);
 int fd_openat2(int dir_fd, const char *path, int flags, mode_t mode, uint64_t resolve);
 /* Whole small files (configuration, cgroup, /proc): at most out->max bytes, else -EFBIG. */
 int file_read(int dir_fd, const char *path, struct buf *out);
+/* The same where somebody else decides what is there: a FIFO or a device is -EINVAL and is not
+ * waited for. */
+int file_read_regular(int dir_fd, const char *path, struct buf *out);
 /* Temporary file beside the target, fsync, rename: old content or new content, never half. */
 int file_write_atomic(int dir_fd, const char *path, struct str content, mode_t mode);
 /* For /proc, /sys and cgroup files: open, one write, close. */

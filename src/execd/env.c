@@ -219,7 +219,7 @@ void env_add_file(struct env *env, const char *path)
         return;
     }
     cleanup_(buf_done) struct buf text = BUF_INIT(EXECD_ENVS_MAX);
-    if (file_read(AT_FDCWD, path, &text) == 0) {
+    if (file_read_regular(AT_FDCWD, path, &text) == 0) {
         env_add_lines(env, buf_str(&text));
     }
 }

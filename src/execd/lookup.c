@@ -230,7 +230,7 @@ int lookup_host(struct str host, uint16_t port, struct io_addr *ret)
         return 0;
     }
     cleanup_(buf_done) struct buf text = BUF_INIT(FILE_MAX);
-    (void)file_read(AT_FDCWD, "/etc/hosts", &text);
+    (void)file_read_regular(AT_FDCWD, "/etc/hosts", &text);
     if (hosts_find(buf_str(&text), host, port, ret) == 0) {
         return 0;
     }
@@ -239,7 +239,7 @@ int lookup_host(struct str host, uint16_t port, struct io_addr *ret)
     }
     buf_clear(&text);
     struct resolv r = {0};
-    (void)file_read(AT_FDCWD, "/etc/resolv.conf", &text);
+    (void)file_read_regular(AT_FDCWD, "/etc/resolv.conf", &text);
     resolv_parse(buf_str(&text), &r);
     int x = -ENOENT;
     bool bare = str_find(host, '.') < 0;

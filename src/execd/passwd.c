@@ -72,8 +72,8 @@ void passwd_load(struct passwd_db *db)
 {
     cleanup_(buf_done) struct buf passwd = BUF_INIT(PASSWD_MAX_FILE);
     cleanup_(buf_done) struct buf group = BUF_INIT(PASSWD_MAX_FILE);
-    (void)file_read(AT_FDCWD, "/etc/passwd", &passwd); /* what could be read is used */
-    (void)file_read(AT_FDCWD, "/etc/group", &group);
+    (void)file_read_regular(AT_FDCWD, "/etc/passwd", &passwd); /* what could be read is used */
+    (void)file_read_regular(AT_FDCWD, "/etc/group", &group);
     passwd_parse(db, buf_str(&passwd), buf_str(&group));
 }
 

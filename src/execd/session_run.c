@@ -163,7 +163,7 @@ static int spawn_run(struct session_run *r)
     r->is_bash = shell.is_bash;
     /* A file with a name, because the shell opens it only after the user's code: a descriptor
      * would be inherited by everything that code starts. */
-    r->state_path = tmpfile_named(s->x->cfg.tmp_dir);
+    r->state_path = tmpfile_named(s->x->cfg.tmp_dir, STR_NULL);
     cleanup_close int in_fd = make_input(r);
     if (in_fd < 0) {
         return in_fd;

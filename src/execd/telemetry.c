@@ -226,7 +226,7 @@ struct telemetry *telemetry_new(struct execd *x)
     struct telemetry *t = NEW(struct telemetry);
     struct err e = {0};
     struct buf hostinfo = BUF_INIT(4096);
-    (void)file_read(AT_FDCWD, "/etc/hostinfo", &hostinfo); /* mostly absent */
+    (void)file_read_regular(AT_FDCWD, "/etc/hostinfo", &hostinfo); /* mostly absent */
     int r = telemetry_config_read(&t->arena, env_of_process, NULL, buf_str(&hostinfo), &t->cfg, &e);
     buf_done(&hostinfo);
     if (r <= 0) {

@@ -69,17 +69,22 @@ int tmpfile_unnamed(const char *tmp_dir, struct err *e)
     return err_sys(e, first, "cannot create a file in %s", tmp_dir);
 }
 
-char *tmpfile_named(const char *tmp_dir)
+char *tmpfile_named(const char *tmp_dir, struct str content)
 {
     const char *dirs[N_DIRS];
     directories(tmp_dir, dirs);
     for (size_t i = 0; i < N_DIRS; i++) {
         char *path = NULL;
-        int fd = create_in(dirs[i], &path);
-        if (fd >= 0) {
-            (void)close(fd);
+        cleanup_close int fd = create_in(dirs[i], &path);
+        if (fd < 0) {
+            continue;
+        }
+        /* Through this descriptor: by its name it could be something else by now. */
+        if (fd_write_full(fd, content.p, content.n) == 0) {
             return path;
         }
+        (void)unlink(path); /* a full disk */
+        free(path);
     }
     return NULL;
 }

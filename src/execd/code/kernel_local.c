@@ -294,8 +294,8 @@ static int write_connection_file(struct kernel_local *k, const char *spec_name)
                      "\"signature_scheme\":\"hmac-sha256\",\"kernel_name\":\"%s\"}",
                      k->port[0], k->port[1], k->port[2], k->port[3], k->port[4], k->session.key,
                      spec_name);
-    k->connection_file = tmpfile_named(k->x->cfg.tmp_dir);
-    return k->connection_file ? file_write(AT_FDCWD, k->connection_file, buf_str(&text)) : -EROFS;
+    k->connection_file = tmpfile_named(k->x->cfg.tmp_dir, buf_str(&text));
+    return k->connection_file ? 0 : -EROFS;
 }
 
 static const char *fill_in(struct arena *a, const char *arg, const char *mark, const char *value)

@@ -88,7 +88,7 @@ static void look_at(struct arena *a, const char *data_dir, const char *name,
     cleanup_(buf_done) struct buf text = BUF_INIT(KERNELSPEC_MAX_FILE);
     const char *dir = arena_printf(a, "%s/kernels/%s", data_dir, name);
     const char *file = arena_printf(a, "%s/kernel.json", dir);
-    if (file_read(AT_FDCWD, file, &text) < 0) {
+    if (file_read_regular(AT_FDCWD, file, &text) < 0) {
         return;
     }
     struct kernelspec *k = &ret->v[ret->n];
@@ -102,7 +102,11 @@ static void look_in(struct arena *a, const char *data_dir, struct kernelspecs *r
 {
     cleanup_closedir DIR *d = opendir(arena_printf(a, "%s/kernels", data_dir));
     const struct dirent *entry;
-    while (d && ret->n < KERNELSPEC_MAX && (entry = readdir(d))) {
+    for (size_t n = 0; d && n < KERNELSPEC_MAX_NAMES && ret->n < KERNELSPEC_MAX; n++) {
+        entry = readdir(d);
+        if (!entry) {
+            break;
+        }
         if (entry->d_name[0] != '.' && !known(ret, entry->d_name)) {
             look_at(a, data_dir, entry->d_name, ret);
         }

@@ -10,7 +10,8 @@
 #include "base/buf.h"
 #include "json/field.h"
 
-#define KERNELSPEC_MAX 64               /* limit: installed kernels that are looked at */
+#define KERNELSPEC_MAX_NAMES 1024 /* limit: names in a directory of kernels that are looked at */
+#define KERNELSPEC_MAX 64         /* limit: installed kernels that are looked at */
 #define KERNELSPEC_MAX_FILE (64u << 10) /* limit: bytes of one kernel.json */
 
 struct kernelspec {

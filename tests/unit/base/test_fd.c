@@ -128,6 +128,22 @@ static void reads_with_a_limit(void **state)
     buf_done(&proc);
 }
 
+static void reads_only_files_where_asked_to(void **state)
+{
+    put("eleven", "0123456789a");
+    struct buf b = BUF_INIT(11);
+    assert_int_equal(file_read_regular(top_fd, "eleven", &b), 0);
+    assert_int_equal(b.len, 11);
+    buf_clear(&b);
+    assert_int_equal(mkfifoat(top_fd, "pipe", 0600), 0);
+    assert_int_equal(file_read_regular(top_fd, "pipe", &b), -EINVAL); /* and is not waited for */
+    assert_int_equal(file_read_regular(AT_FDCWD, "/dev/zero", &b), -EINVAL);
+    assert_int_equal(file_read_regular(AT_FDCWD, "/", &b), -EINVAL);
+    assert_int_equal(file_read_regular(top_fd, "none", &b), -ENOENT);
+    assert_int_equal(unlinkat(top_fd, "pipe", 0), 0);
+    buf_done(&b);
+}
+
 static void plain_write_needs_the_file(void **state)
 {
     assert_int_equal(file_write(top_fd, "absent", STR("x")), -ENOENT);
@@ -214,6 +230,7 @@ int main(void)
         cmocka_unit_test(atomic_write_replaces),
         cmocka_unit_test(atomic_write_fails_cleanly),
         cmocka_unit_test(reads_with_a_limit),
+        cmocka_unit_test(reads_only_files_where_asked_to),
         cmocka_unit_test(plain_write_needs_the_file),
         cmocka_unit_test(in_root_stays_inside),
         cmocka_unit_test(beneath_follows_nothing),
