@@ -108,8 +108,26 @@ void zmtp_reader_done(struct zmtp_reader *r)
     buf_done(&r->in);
 }
 
+/* Drops what has been told: once a read, however many messages one brings. */
+static void compact(struct zmtp_reader *r)
+{
+    for (size_t i = 0; i < r->n_parts; i++) {
+        r->part[i].from -= r->start;
+    }
+    buf_consume(&r->in, r->start);
+    r->at -= r->start;
+    r->start = 0;
+    if (r->in.cap > KEEP_MAX && r->in.len < KEEP_MAX && r->n_parts == 0) {
+        struct buf rest = BUF_INIT(r->in.max);
+        (void)buf_add_str(&rest, buf_str(&r->in));
+        buf_done(&r->in);
+        r->in = rest;
+    }
+}
+
 char *zmtp_reader_space(struct zmtp_reader *r, size_t *ret_n)
 {
+    compact(r);
     must(buf_reserve(&r->in, READ_CHUNK) == 0);
     *ret_n = r->in.cap - r->in.len;
     return r->in.p + r->in.len;
@@ -130,15 +148,11 @@ void zmtp_reader_fill(struct zmtp_reader *r, size_t n)
 /* The message that was delivered is not needed any more. */
 static void forget_message(struct zmtp_reader *r)
 {
-    buf_consume(&r->in, r->at);
-    r->at = 0;
+    r->start = r->at;
     r->n_parts = 0;
     r->truncated = false;
-    if (r->in.cap > KEEP_MAX && r->in.len < KEEP_MAX) {
-        struct buf rest = BUF_INIT(r->in.max);
-        (void)buf_add_str(&rest, buf_str(&r->in));
-        buf_done(&r->in);
-        r->in = rest;
+    if (r->start == r->in.len) {
+        compact(r); /* nothing to move, and an idle connection keeps no memory */
     }
 }
 
@@ -197,7 +211,7 @@ static enum zmtp_result take_part(struct zmtp_reader *r, const struct zmtp_frame
         return ZMTP_BAD;
     }
     size_t have = r->in.len - r->at - head;
-    bool fits = f->len <= r->max && r->at + head + f->len <= r->max;
+    bool fits = f->len <= r->max && r->at - r->start + head + f->len <= r->max;
     if (fits && have < f->len) {
         return ZMTP_MORE;
     }

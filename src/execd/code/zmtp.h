@@ -41,6 +41,7 @@ void zmtp_add_subscribe(struct buf *out);
 struct zmtp_reader {
     struct buf in;                  /* bytes not yet delivered */
     size_t max;                     /* bytes of one message that are kept */
+    size_t start;                   /* of the message in `in` that is being read */
     size_t at;                      /* how far `in` has been looked at */
     bool greeted, ready, delivered; /* delivered: `at` is the end of a message that was told */
     uint64_t skip;                  /* bytes of a part that did not fit, still to come */
