@@ -17,6 +17,7 @@ struct execd_config {
     struct str access_token; /* empty: no authentication */
     int64_t jupyter_idle_poll_ms;
     const char *code_prestart; /* languages, separated by commas, or NULL */
+    int64_t code_hang_ms;      /* a kernel that hangs for so long is ended; 0: never */
     bool port_given;
 
     /* ours */

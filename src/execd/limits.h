@@ -47,9 +47,10 @@
 #define EXECD_KERNEL_FIND_MS 25000u          /* for Jupyter to answer and to have the kernel */
 #define EXECD_KERNEL_STOP_MS 2000u           /* from asking a kernel to end to SIGKILL */
 #define EXECD_KERNEL_INTERRUPT_MS 5000u      /* an interrupted run that goes on is killed */
-#define EXECD_KERNEL_IDLE_MS 10000u          /* from a run's reply to the last of its output */
-#define EXECD_KERNEL_TAIL 2048               /* end of a kernel's own output, for messages */
-#define EXECD_JUPYTER_ANSWER_MAX (1u << 20)  /* body of an answer of Jupyter's REST interface */
+#define EXECD_KERNEL_HANG_MS 60000u /* a kernel that takes no code, or is stopped, is ended */
+#define EXECD_KERNEL_IDLE_MS 10000u /* from a run's reply to the last of its output */
+#define EXECD_KERNEL_TAIL 2048      /* end of a kernel's own output, for messages */
+#define EXECD_JUPYTER_ANSWER_MAX (1u << 20) /* body of an answer of Jupyter's REST interface */
 
 /* PTY */
 #define EXECD_MAX_PTYS 256

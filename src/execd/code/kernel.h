@@ -34,6 +34,8 @@ struct kernel_class {
     void (*pause)(struct kernel *k, bool on);
     void (*free)(struct kernel *k);
     size_t (*signal)(struct kernel *k, int signo);
+    /* False: it has not been seen alive since the last call. Asked while code runs in it. */
+    bool (*responds)(struct kernel *k);
 };
 
 struct kernel {

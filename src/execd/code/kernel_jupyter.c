@@ -49,6 +49,9 @@ struct kernel_jupyter {
     struct message_session session;
     char *session_id, *kernel_id;
     bool was_live, answered, heard, paused;
+    bool seen; /* something has come since it was last asked whether it responds */
+    bool said; /* a message has come since Jupyter was last asked for its state */
+    bool idle; /* which then was that of a kernel with nothing to do */
     char info_id[UUID_LEN + 1];
     char *wait_id, *wait_code; /* to be executed */
     uint64_t started_ms;
@@ -164,6 +167,13 @@ static void begin_sync(struct kernel_jupyter *k)
     io_timer_start(&k->deadline, EXECD_KERNEL_START_MS);
 }
 
+/* Who waited for its code to be sent has been told otherwise. */
+static void forget_waiting(struct kernel_jupyter *k)
+{
+    free(take_ptr(&k->wait_id));
+    free(take_ptr(&k->wait_code));
+}
+
 /* Jupyter watches the process, and says so itself: these have no parent. True: dealt with. */
 static bool is_obituary(struct kernel_jupyter *k, const struct kernel_message *m)
 {
@@ -179,6 +189,7 @@ static bool is_obituary(struct kernel_jupyter *k, const struct kernel_message *m
     }
     if (k->was_live) {
         begin_sync(k);
+        forget_waiting(k);
         k->base.events->on_lost(&k->base, "the kernel died and was restarted; its state is lost",
                                 false);
     }
@@ -190,6 +201,7 @@ static void on_message(struct ws_conn *ws, enum ws_opcode opcode, struct str dat
     struct kernel_jupyter *k = arg;
     cleanup_(message_trees_done) struct message_trees trees = {0};
     struct kernel_message m;
+    k->seen = k->said = true;
     if (opcode != WS_TEXT || message_from_websocket(data, &trees, &m) < 0 || is_obituary(k, &m)) {
         return;
     }
@@ -215,9 +227,11 @@ static void on_close(struct ws_conn *ws, unsigned code, struct str reason, void 
     }
     bool waiting = k->wait_id != NULL;
     drop_connection(k);
-    free(take_ptr(&k->wait_id));
-    free(take_ptr(&k->wait_code));
-    k->base.events->on_lost(&k->base, "the connection to Jupyter broke", waiting);
+    forget_waiting(k);
+    k->base.events->on_lost(&k->base,
+                            code == 1009 ? "the kernel sent more than 32 MiB in one piece"
+                                         : "the connection to Jupyter broke",
+                            waiting);
 }
 
 static void on_connected(struct ws_conn *ws, int error, int status, void *arg)
@@ -227,10 +241,10 @@ static void on_connected(struct ws_conn *ws, int error, int status, void *arg)
     k->ws = ws;
     if (!ws) {
         cleanup_free char *why = xasprintf("Jupyter does not connect the kernel (%s%.0d)",
-                                           error           ? strerror(-error)
-                                           : status == 404 ? "it is gone: HTTP "
-                                                           : "HTTP ",
-                                           error ? 0 : status);
+                                           status == 404 ? "it is gone: HTTP "
+                                           : status      ? "HTTP "
+                                                         : strerror(-error),
+                                           status);
         fail(k, ERR_IO, why);
         return;
     }
@@ -240,9 +254,16 @@ static void on_connected(struct ws_conn *ws, int error, int status, void *arg)
     begin_sync(k);
 }
 
+static void on_pong(struct ws_conn *ws, struct str data, void *arg)
+{
+    struct kernel_jupyter *k = arg;
+    k->seen = true;
+}
+
 static void connect_ws(struct kernel_jupyter *k)
 {
-    static const struct ws_ops ops = {.on_message = on_message, .on_close = on_close};
+    static const struct ws_ops ops = {
+        .on_message = on_message, .on_close = on_close, .on_pong = on_pong};
     const struct ws_opts opts = {.max_message = EXECD_KERNEL_MESSAGE_MAX};
     struct http_target target;
     struct h1_header headers[3];
@@ -259,13 +280,21 @@ static void connect_ws(struct kernel_jupyter *k)
 
 /* ---- birth ---- */
 
+/* They become parts of paths. */
+static bool is_id(const char *id)
+{
+    size_t n = id ? strlen(id) : 0;
+    return n > 0 && n <= 128 && id[0] != '.' &&
+           strspn(id, "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789-_.") == n;
+}
+
 static void on_created(int error, int status, const struct json *body, void *arg)
 {
     struct kernel_jupyter *k = arg;
     k->rest = NULL;
     const char *id = json_cstr(json_get(body, "id"));
     const char *kernel = json_cstr(json_at(body, "kernel.id"));
-    if (error || status / 100 != 2 || !id || !kernel || strlen(id) > 128 || strlen(kernel) > 128) {
+    if (error || status / 100 != 2 || !is_id(id) || !is_id(kernel)) {
         const char *message = json_cstr(json_get(body, "message"));
         cleanup_free char *why = xasprintf("Jupyter does not start a kernel (HTTP %d)%s%.200s",
                                            status, message ? ": " : "", message ? message : "");
@@ -404,6 +433,7 @@ static void looked_up(struct task *task)
 static void jupyter_execute(struct kernel *base, const char *msg_id, struct str code)
 {
     struct kernel_jupyter *k = of(base);
+    forget_waiting(k);
     k->wait_id = xstrdup(msg_id);
     k->wait_code = str_dup(code);
     if (k->step == LIVE) {
@@ -429,6 +459,7 @@ static void jupyter_kill(struct kernel *base)
     struct kernel_jupyter *k = of(base);
     jupyter_post(k, "restart");
     begin_sync(k);
+    forget_waiting(k);
     base->events->on_lost(base, "the kernel was restarted", false);
 }
 
@@ -446,6 +477,41 @@ static void jupyter_pause(struct kernel *base, bool on)
     }
 }
 
+/* Somebody else may have removed or restarted the kernel, which Jupyter does not tell us: it has
+ * none, or one that has nothing to do and says nothing, while we wait for the end of a run. */
+static void on_state(int error, int status, const struct json *body, void *arg)
+{
+    struct kernel_jupyter *k = arg;
+    k->rest = NULL;
+    if (status == 404) {
+        fail(k, ERR_IO, "the kernel is gone: Jupyter does not have it any more");
+        return;
+    }
+    bool was_idle = k->idle && !k->said;
+    k->idle = str_eq(json_str(json_get(body, "execution_state")), STR("idle"));
+    k->said = false;
+    if (k->idle && was_idle && k->step == LIVE && !k->paused) {
+        begin_sync(k);
+        k->base.events->on_lost(&k->base, "the kernel was restarted; its state is lost", false);
+    }
+}
+
+static bool jupyter_responds(struct kernel *base)
+{
+    struct kernel_jupyter *k = of(base);
+    bool alive = k->seen || k->paused || k->step != LIVE;
+    k->seen = false;
+    if (k->step != LIVE || k->paused) {
+        return alive;
+    }
+    (void)ws_send(k->ws, WS_PING, STR("")); /* refused when too much is queued: no answer */
+    if (!k->rest) {
+        cleanup_free char *path = xasprintf("/api/kernels/%s", k->kernel_id);
+        k->rest = rest_start(k->x, &k->server, "GET", path, STR_NULL, on_state, k);
+    }
+    return alive;
+}
+
 static size_t jupyter_signal(struct kernel *base, int signo)
 {
     return 0; /* its process is Jupyter's */
@@ -458,6 +524,7 @@ static const struct kernel_class jupyter_class = {
     .pause = jupyter_pause,
     .free = jupyter_free,
     .signal = jupyter_signal,
+    .responds = jupyter_responds,
 };
 
 struct kernel *kernel_jupyter_new(struct execd *x, const struct kernel_opts *o,

@@ -35,6 +35,7 @@
 #define N_PORTS 5
 #define NUDGE_MS 100u      /* between kernel_info_requests until both channels have answered */
 #define LAST_WORDS_MS 500u /* for the output of a kernel that has ended */
+#define LAST_WAITS (EXECD_WRITE_TIMEOUT_MS / LAST_WORDS_MS)
 
 struct kernel_local {
     struct kernel base;
@@ -52,7 +53,8 @@ struct kernel_local {
     struct io_timer nudge;
     char info_id[UUID_LEN + 1];
     bool answered, heard; /* its reply, and its echo */
-    bool ready, late, exited, ending, interrupt_by_message;
+    bool ready, late, exited, ending, interrupt_by_message, complained;
+    unsigned waits; /* for a client that has to take its last words */
     uint64_t oom_at_start;
     struct io_child_status status;
 };
@@ -169,7 +171,7 @@ static void on_timer(struct io_timer *t)
     if (!k->exited) { /* it did not answer in time, or did not end when asked */
         k->late = true;
         (void)io_child_signal_group(k->child, SIGKILL);
-    } else if (k->iopub.paused && k->iopub.open) {
+    } else if (k->iopub.paused && k->iopub.open && k->waits++ < LAST_WAITS) {
         io_timer_start(&k->timer, LAST_WORDS_MS); /* the client has to take the rest first */
     } else {
         report_end(k);
@@ -245,7 +247,10 @@ static void on_zmtp(struct channel *c, const struct zmtp_message *z)
     cleanup_(message_trees_done) struct message_trees trees = {0};
     struct kernel_message m;
     if (message_from_zmtp(z, &k->session, &trees, &m) < 0) {
-        log_warn("a kernel's message was not understood", LOG_I("parts", z->n));
+        if (!k->complained) { /* once: it can send as many as it likes */
+            log_warn("a kernel's message was not understood", LOG_I("parts", z->n));
+        }
+        k->complained = true;
         return;
     }
     if (k->ready) {
@@ -346,6 +351,7 @@ static int spawn(struct kernel_local *k, struct arena *a, const struct kernelspe
         .in = {IO_STDIO_FD, x->null_fd},
         .out = {IO_STDIO_PIPE, -1},
         .merge_err = true,
+        .new_session = true, /* whose leader cannot leave its group, and so its signals */
         .cgroup_procs = x->cfg.workload_procs,
         .oom_score_adj = x->oom_score_adj,
         .max_fds = x->child_max_fds,
@@ -419,7 +425,28 @@ static void local_interrupt(struct kernel *base)
 
 static void local_kill(struct kernel *base)
 {
-    (void)io_child_signal_group(of(base)->child, SIGKILL);
+    struct kernel_local *k = of(base);
+    (void)io_child_signal_group(k->child, SIGKILL);
+    if (k->exited) { /* something else has its sockets, and goes on */
+        k->waits = LAST_WAITS;
+        io_timer_start(&k->timer, 0);
+    }
+}
+
+/* Busy for however long is fine, and some kernels then do not answer their heartbeat either. But a
+ * process that has been stopped (SIGSTOP) does nothing until somebody else wakes it up. */
+static bool local_responds(struct kernel *base)
+{
+    struct kernel_local *k = of(base);
+    char path[64];
+    cleanup_(buf_done) struct buf text = BUF_INIT(4096);
+    (void)snprintf(path, sizeof(path), "/proc/%d/stat", (int)io_child_pid(k->child));
+    if (k->exited || file_read(AT_FDCWD, path, &text) < 0) {
+        return true; /* its end is told otherwise */
+    }
+    struct str s = buf_str(&text);
+    ptrdiff_t at = str_rfind(s, ')'); /* behind its name, which may be anything */
+    return at < 0 || !str_starts(str_sub(s, (size_t)at, s.n), STR(") T"));
 }
 
 static void local_pause(struct kernel *base, bool on)
@@ -449,6 +476,7 @@ static const struct kernel_class local_class = {
     .pause = local_pause,
     .free = local_free,
     .signal = local_signal,
+    .responds = local_responds,
 };
 
 static const struct kernelspec *choose(const struct kernelspecs *specs, const char *language,

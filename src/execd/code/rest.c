@@ -14,11 +14,13 @@
 #include "execd/limits.h"
 #include "http/h1.h"
 
-#define CALL_TIMEOUT_MS 20000u
+#define CALL_TIMEOUT_MS 20000u  /* for the next piece of an answer */
+#define CALL_DEADLINE_MS 40000u /* for all of it */
 
 struct rest {
     struct list node; /* in the table, so that none is left at the end */
     struct http_call *call;
+    struct io_timer deadline;
     rest_cb *cb;
     void *arg;
     int status;
@@ -97,6 +99,7 @@ size_t jupyter_server_headers(const struct jupyter_server *s, struct h1_header o
 static void rest_free(struct rest *r)
 {
     list_del(&r->node);
+    io_timer_stop(&r->deadline);
     buf_done(&r->body);
     free(r);
 }
@@ -125,6 +128,17 @@ static void on_end(struct http_call *c, int error, void *arg)
     rest_free(r);
 }
 
+/* An answer that goes on and on. */
+static void on_deadline(struct io_timer *t)
+{
+    struct rest *r = container_of(t, struct rest, deadline);
+    http_call_cancel(r->call);
+    if (r->cb) {
+        r->cb(-ETIMEDOUT, 0, NULL, r->arg);
+    }
+    rest_free(r);
+}
+
 struct rest *rest_start(struct execd *x, const struct jupyter_server *s, const char *method,
                         const char *path, struct str body, rest_cb *cb, void *arg)
 {
@@ -133,6 +147,8 @@ struct rest *rest_start(struct execd *x, const struct jupyter_server *s, const c
     struct rest *r = NEW(struct rest);
     buf_init(&r->body, EXECD_JUPYTER_ANSWER_MAX);
     list_push_back(&x->code->rests, &r->node);
+    io_timer_init(&r->deadline, x->loop, on_deadline);
+    io_timer_start(&r->deadline, CALL_DEADLINE_MS);
     r->cb = cb;
     r->arg = arg;
     struct http_target target;

@@ -30,6 +30,9 @@
 /* Between attempts to run what a kernel has aborted without running it, and how many. */
 #define ABORTED_MS 100u
 #define ABORTED_MAX 10
+#define TOO_LARGE "OutputTooLarge"
+#define HANG_LOOKS 4 /* in the time after which a kernel is taken for hung */
+#define FIRST_LOOK_MS 2000u
 #define BEGUN_MS 500u /* an interrupt waits so long for the code to have begun */
 
 struct code_run {
@@ -43,6 +46,11 @@ struct code_run {
     char msg_id[UUID_LEN + 1];
     uint64_t started_ms;
     bool running, begun, replied, idle;
+    bool heard;      /* anything at all about this request */
+    bool reply_lost; /* it was too large: nobody knows what it said */
+    struct io_timer watch;
+    unsigned silent;      /* times in a row that the kernel was found hanging */
+    bool hung;            /* and was ended for it */
     struct json *error;   /* content of what failed, told at the end */
     struct json *pending; /* content of a `stream` message that is being sent */
     size_t sent;          /* bytes of its text */
@@ -56,6 +64,7 @@ static void run_free(struct code_run *r)
     r->context->run = NULL;
     io_timer_stop(&r->late);
     io_timer_stop(&r->interrupt);
+    io_timer_stop(&r->watch);
     json_free(r->error);
     json_free(r->pending);
     free(r->code);
@@ -90,9 +99,19 @@ static void end(struct code_run *r, struct buf *terminal, bool ok)
     }
 }
 
+static void set_error(struct code_run *r, struct str ename, struct str evalue)
+{
+    r->error = json_object_new();
+    json_set(r->error, "ename", json_string_new(ename));
+    json_set(r->error, "evalue", json_string_new(evalue));
+}
+
 static void finish(struct code_run *r)
 {
     cleanup_(buf_done) struct buf out = BUF_INIT(RESULT_MAX);
+    if (!r->error && r->reply_lost) {
+        set_error(r, STR(TOO_LARGE), STR("the kernel's reply is larger than 32 MiB"));
+    }
     bool ok = !r->error;
     if (ok) {
         event_add_complete(&out, (int64_t)(clock_mono_ms() - r->started_ms), clock_wall_ms());
@@ -118,13 +137,6 @@ static void finish_if_over(struct code_run *r)
         io_timer_start(&r->late,
                        r->interrupt_sent && !r->replied ? INTERRUPTED_MS : EXECD_KERNEL_IDLE_MS);
     }
-}
-
-static void set_error(struct code_run *r, struct str ename, struct str evalue)
-{
-    r->error = json_object_new();
-    json_set(r->error, "ename", json_string_new(ename));
-    json_set(r->error, "evalue", json_string_new(evalue));
 }
 
 static void on_late(struct io_timer *t)
@@ -161,6 +173,9 @@ void code_run_fail(struct code_run *r, const char *ename, const char *why)
     if (r->interrupted && strcmp(ename, "KernelDied") == 0) {
         why = "the code did not stop when it was interrupted, and its kernel was ended; its state "
               "is lost";
+    } else if (r->hung && strcmp(ename, "KernelDied") == 0) {
+        why = "the kernel hung (it was stopped, or did not take the code), and was ended; its "
+              "state is lost";
     }
     const char *trace[] = {why};
     event_add_error(&out, str_from(ename), str_from(why), trace, 1, clock_wall_ms());
@@ -233,10 +248,13 @@ static void add_result(struct buf *out, const struct json *content, bool update)
     }
     json_key(&o, "results");
     json_obj_begin(&o);
+    bool has_plain = json_get(data, "text/plain") != NULL;
     while (json_next(data, &it, &type, &value)) {
         if (strcmp(type, "text/plain") == 0) {
             json_key(&o, "text");
             put_value(&o, value);
+        } else if (has_plain && strcmp(type, "text") == 0) {
+            continue; /* no MIME type, and its place is taken */
         }
         json_key(&o, type);
         put_value(&o, value);
@@ -295,10 +313,22 @@ static void on_reply(struct code_run *r, const struct json *content)
     set_error(r, STR("ExecutionAborted"), STR("the kernel did not run the code"));
 }
 
+/* Only what it was about is known. */
+static void deliver_too_large(struct code_run *r, const struct kernel_message *m)
+{
+    if (strcmp(m->type, "execute_reply") == 0) {
+        r->replied = r->reply_lost = true;
+    } else if (strcmp(m->type, "error") != 0) {
+        say(r, "[output was left out: more than 32 MiB in one piece]\n");
+    } else if (!r->error) {
+        set_error(r, STR(TOO_LARGE), STR("the code failed, with an error larger than 32 MiB"));
+    }
+}
+
 static void deliver(struct code_run *r, const struct kernel_message *m)
 {
     if (m->truncated) {
-        say(r, "[output was left out: more than 32 MiB in one piece]\n");
+        deliver_too_large(r, m);
     } else if (strcmp(m->type, "stream") == 0) {
         r->pending = json_ref(m->content);
         r->sent = 0;
@@ -319,9 +349,11 @@ static void deliver(struct code_run *r, const struct kernel_message *m)
 
 static void interrupt_now(struct code_run *r)
 {
+    if (!r->interrupt_sent) { /* asked once more, it is not given more time */
+        io_timer_start(&r->interrupt, EXECD_KERNEL_INTERRUPT_MS);
+    }
     r->interrupt_waits = false;
     r->interrupt_sent = true;
-    io_timer_start(&r->interrupt, EXECD_KERNEL_INTERRUPT_MS);
     kernel_interrupt(r->context->kernel);
 }
 
@@ -330,10 +362,11 @@ void code_run_message(struct code_run *r, const struct kernel_message *m)
     if (!r->running || strcmp(m->parent_id, r->msg_id) != 0) {
         return;
     }
+    r->heard = true;
     deliver(r, m);
     if (strcmp(m->type, "status") != 0 && !r->begun) {
         r->begun = true;
-        if (r->interrupt_waits) {
+        if (r->interrupt_waits || r->interrupt_sent) { /* one that came before was not noticed */
             interrupt_now(r);
         }
     }
@@ -358,12 +391,30 @@ void code_run_interrupt(struct code_run *r)
 {
     if (!r->running) {
         code_run_fail(r, CODE_RUNTIME_ERROR, "interrupted before its kernel was there");
-    } else if (r->begun) {
+    } else if (r->begun || r->interrupt_sent) {
         interrupt_now(r);
     } else {
         /* An idle kernel ignores interrupts: it has to have begun first. */
         r->interrupt_waits = true;
         io_timer_start(&r->interrupt, BEGUN_MS);
+    }
+}
+
+/* ---- hanging ---- */
+
+/* Code may take as long as it likes. A kernel hangs that does not even take it, or that is there no
+ * more and has not said so: its process is stopped, or the server between us is. */
+static void on_watch(struct io_timer *t)
+{
+    struct code_run *r = container_of(t, struct code_run, watch);
+    struct kernel *k = r->context->kernel;
+    bool alive = k->cls->responds(k);
+    r->silent = r->es.blocked || (alive && r->heard) ? 0 : r->silent + 1;
+    if (r->silent <= HANG_LOOKS) { /* the first look comes early and does not count */
+        io_timer_start(&r->watch, (uint64_t)r->x->cfg.code_hang_ms / HANG_LOOKS);
+    } else if (!r->interrupted) {
+        r->hung = true;
+        kernel_kill(k); /* the end of the run follows */
     }
 }
 
@@ -395,6 +446,10 @@ void code_run_ready(struct code_run *r)
     r->running = true;
     r->started_ms = clock_mono_ms();
     event_stream_start(&r->es, r->x, req, str_from(r->context->id));
+    if (r->x->cfg.code_hang_ms > 0) {
+        io_timer_start(&r->watch,
+                       MIN(FIRST_LOOK_MS, (uint64_t)r->x->cfg.code_hang_ms / HANG_LOOKS));
+    }
     kernel_execute(r->context->kernel, r->msg_id, str_from(r->code));
 }
 
@@ -410,6 +465,7 @@ void code_run_start(struct context *c, struct http_req *req, struct str code)
     rand_uuid(r->msg_id);
     io_timer_init(&r->late, c->x->loop, on_late);
     io_timer_init(&r->interrupt, c->x->loop, on_interrupt_timer);
+    io_timer_init(&r->watch, c->x->loop, on_watch);
     c->run = r;
     http_req_on_end(req, on_waiter_gone, r);
     struct err e = {0};
