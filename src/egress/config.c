@@ -238,6 +238,7 @@ int egress_config_load(struct egress_config *ret, struct err *e)
     c.inside = env_text(ENV "INSIDE");
     c.state_dir = env_text(ENV "STATE_DIR");
     c.max_rules = env_number(ENV "MAX_RULES", EGRESS_MAX_RULES, 0, UINT32_MAX);
+    c.memory = env_number(ENV "MEMORY", 0, 0, UINT32_MAX);
     c.uid = (uint32_t)env_number(ENV "UID", 0, 0, UINT32_MAX - 1);
     c.gid = (uint32_t)env_number(ENV "GID", c.uid, 0, UINT32_MAX - 1);
     exempt_load(&c);

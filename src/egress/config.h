@@ -32,6 +32,7 @@ struct egress_config {
     const char *ca_dir;    /* where the interceptor's CA certificate is handed over */
     const char *state_dir; /* OPENSANDBOX_EGRESS_STATE_DIR or NULL: nothing is kept */
     uint64_t max_rules;    /* 0: no limit */
+    uint64_t memory;       /* bytes to reckon with; 0: what the control group allows */
     bool block_doh;
     struct cidr *doh; /* the blocklist */
     size_t n_doh;

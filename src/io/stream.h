@@ -59,6 +59,8 @@ void io_stream_abort(struct io_stream *s);
 int io_stream_fd(const struct io_stream *s);
 int io_stream_peer(const struct io_stream *s, struct io_addr *ret); /* 0 or -errno */
 bool io_stream_is_tls(const struct io_stream *s);
+/* Does TLS hold bytes in buffers of its own: part of a record, or records that did not fit? */
+bool io_stream_is_holding(const struct io_stream *s);
 /* Detaches and returns the descriptor of a plain stream; the stream is closed. */
 int io_stream_take_fd(struct io_stream *s);
 /* Open streams on all loops of this process, for leak tests and metrics. */

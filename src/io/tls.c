@@ -206,6 +206,13 @@ static bool tls_pending(struct io_stream *s)
     return !t->deaf && !t->starved && SSL_has_pending(t->ssl);
 }
 
+bool io_stream_is_holding(const struct io_stream *s)
+{
+    const struct tls *t = s->transport;
+
+    return t && (t->wire.out || SSL_has_pending(t->ssl));
+}
+
 static void tls_close(struct io_stream *s, bool abort)
 {
     struct tls *t = s->transport;

@@ -109,7 +109,8 @@ class Net:
 
     # ---- the sidecar ----
 
-    def start(self, keep_fd=None, env=None, args=()):
+    def start(self, keep_fd=None, env=None, args=(), group=None):
+        """group: the cgroup.procs file of a control group to run in."""
         ca_dir = self.dir / "handed"
         e = dict(os.environ, OPENSANDBOX_EGRESS_MODE="dns+nft", OPENSANDBOX_EGRESS_TOKEN=TOKEN,
                  OPENSANDBOX_EGRESS_RULES=json.dumps({"defaultAction": "deny", "egress": RULES}),
@@ -123,7 +124,8 @@ class Net:
             e["OPENSANDBOX_EGRESS_VAULT_FD"] = str(keep_fd)
             fds = (keep_fd,)
         self.log = open(self.dir / "sidecar.log", "ab")
-        self.sidecar = self.popen("g", BIN / "opensandbox-egress", *args, env=e, stdout=self.log, stderr=self.log,
+        into = ("sh", "-c", f'echo $$ > {group} && exec "$@"', "sh") if group else ()
+        self.sidecar = self.popen("g", *into, BIN / "opensandbox-egress", *args, env=e, stdout=self.log, stderr=self.log,
                                   pass_fds=fds)
         self.log.close()
         deadline = time.monotonic() + 60

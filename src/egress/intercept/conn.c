@@ -42,10 +42,71 @@ struct conn {
     struct io_tls_op *client_op, *upstream_op;
     struct io_dial *dial;
     struct io_relay *relay;
-    bool is_open, lingering; /* is_open: an exchange, not a tunnel */
+    bool is_open, lingering;  /* is_open: an exchange, not a tunnel */
+    enum vault_scheme scheme; /* once it is to be opened */
+    size_t paid;              /* of the budget */
+    bool has_turn, is_waiting;
+    struct list wait; /* of i->waiting */
     char name[DOMAIN_MAX + 1];
     struct exchange x;
 };
+
+/* ---- turns (budget.h) ---- */
+
+static void turn_give(struct conn *c)
+{
+    struct intercept *i = c->i;
+    if (c->has_turn) {
+        c->has_turn = false;
+        i->budget.n_taken--;
+        if (!list_empty(&i->waiting)) {
+            io_timer_start(&i->wake, 0);
+        }
+    }
+}
+
+/* Nothing is on its way that would need buffers. */
+static bool is_empty(const struct conn *c)
+{
+    return !c->client_op && !c->upstream_op && !c->dial && exchange_is_empty(&c->x) &&
+           !(c->client && io_stream_is_holding(c->client)) &&
+           !(c->upstream && io_stream_is_holding(c->upstream));
+}
+
+/* A stream of events, say, has a turn and seldom anything in its buffers. */
+static void turns_collect(struct intercept *i)
+{
+    list_each (it, &i->conns) {
+        struct conn *c = list_entry(it, struct conn, node);
+        if (c->has_turn && c->is_open && is_empty(c)) {
+            exchange_release(&c->x);
+            turn_give(c);
+        }
+    }
+}
+
+/* False: it waits, and conn_wake() goes on with it. */
+static bool turn_take(struct conn *c)
+{
+    struct intercept *i = c->i;
+    if (c->has_turn) {
+        return true;
+    }
+    if (!c->is_waiting && list_empty(&i->waiting) && i->budget.n_taken < i->budget.n_turns) {
+        c->has_turn = true;
+        i->budget.n_taken++;
+        return true;
+    }
+    if (!c->is_waiting) {
+        bool is_first = list_empty(&i->waiting);
+        c->is_waiting = true;
+        list_push_back(&i->waiting, &c->wait);
+        if (is_first) {
+            turns_collect(i);
+        }
+    }
+    return false;
+}
 
 static void conn_free(struct conn *c)
 {
@@ -58,6 +119,11 @@ static void conn_free(struct conn *c)
     if (c->is_open) {
         exchange_done(&c->x);
     }
+    turn_give(c);
+    if (c->is_waiting) {
+        list_del(&c->wait);
+    }
+    must(budget_pay(&c->i->budget, &c->paid, 0));
     list_del(&c->node);
     c->i->n_conns--;
     free(c);
@@ -72,6 +138,16 @@ static void conn_abort(struct conn *c)
         io_stream_abort(take_ptr(&c->upstream));
     }
     conn_free(c);
+}
+
+/* Says why, in the log and to who asks for events. */
+static void conn_refuse(struct conn *c, const char *why)
+{
+    char text[IO_ADDR_TEXT_MAX];
+    egress_refused(c->i->g, "limit",
+                   str_from(c->name[0] ? c->name : io_addr_format_ip(&c->dst, text)),
+                   str_from(why));
+    conn_abort(c);
 }
 
 void conn_close_all(struct intercept *i)
@@ -98,6 +174,13 @@ static void on_relay_end(const struct io_relay_end *end, void *arg)
 
 static void splice_both(struct conn *c, struct str early_client, struct str early_upstream)
 {
+    bool tls = io_stream_is_tls(c->client) || io_stream_is_tls(c->upstream);
+    if (!budget_pay(&c->i->budget, &c->paid,
+                    tls ? INTERCEPT_UPGRADED_BYTES : INTERCEPT_TUNNEL_BYTES)) {
+        conn_refuse(c, "no memory for another upgraded connection");
+        return;
+    }
+    turn_give(c);
     io_timer_stop(&c->timer);
     c->relay = io_relay_start(take_ptr(&c->client), take_ptr(&c->upstream), early_client,
                               early_upstream, INTERCEPT_STALL_MS, on_relay_end, c);
@@ -250,6 +333,21 @@ static void want(struct conn *c)
     if (c->client && c->upstream) {
         io_timer_start(&c->timer, exchange_is_busy(x) ? INTERCEPT_STALL_MS : INTERCEPT_IDLE_MS);
     }
+    if (is_empty(c) && (!exchange_is_busy(x) || !list_empty(&c->i->waiting))) {
+        exchange_release(x);
+        turn_give(c);
+    }
+}
+
+/* Nothing is read or written until it is its turn. */
+static void want_nothing(struct conn *c)
+{
+    if (c->client) {
+        io_stream_want(c->client, 0);
+    }
+    if (c->upstream) {
+        io_stream_want(c->upstream, 0);
+    }
 }
 
 /* What the client still sends is read and thrown away: closing before it has been read would make
@@ -313,6 +411,10 @@ static bool settle(struct conn *c)
 
 static void pump(struct conn *c)
 {
+    if (!turn_take(c)) {
+        want_nothing(c);
+        return;
+    }
     for (int round = 0; round < CONN_ROUNDS; round++) {
         bool progress = step_upstream(c);
         int r = step_client(c);
@@ -387,12 +489,13 @@ static void on_dialed(struct io_stream *s, int error, void *arg)
     }
 }
 
-static void start_exchange(struct conn *c, enum vault_scheme scheme)
+/* Both handshakes, or neither. */
+static void open_exchange(struct conn *c)
 {
     struct err e = {0};
     struct io_tls_ctx *leaf = NULL;
 
-    if (scheme == VAULT_HTTPS) {
+    if (c->scheme == VAULT_HTTPS) {
         leaf = ca_context(c->i->ca, c->name, &e);
         if (!leaf) {
             log_error("cannot make a certificate", LOG_S("host", c->name), LOG_ERR(&e));
@@ -402,10 +505,9 @@ static void start_exchange(struct conn *c, enum vault_scheme scheme)
     }
     exchange_init(&c->x, &hooks, c);
     c->is_open = true;
-    c->x.scheme = scheme;
+    c->x.scheme = c->scheme;
     c->x.port = io_addr_port(&c->dst);
-    c->x.server_name = scheme == VAULT_HTTPS ? c->name : "";
-    io_stream_want(c->client, 0);
+    c->x.server_name = leaf ? c->name : "";
     io_timer_start(&c->timer, INTERCEPT_SETUP_MS);
     c->dial = io_dial_start_marked(c->i->g->loop, &c->dst, egress_socket_mark(c->i->g),
                                    INTERCEPT_SETUP_MS, on_dialed, c);
@@ -414,6 +516,33 @@ static void start_exchange(struct conn *c, enum vault_scheme scheme)
     } else {
         io_stream_set_cb(c->client, on_event, c);
         pump(c);
+    }
+}
+
+static void start_exchange(struct conn *c, enum vault_scheme scheme)
+{
+    c->scheme = scheme;
+    io_stream_want(c->client, 0);
+    io_timer_start(&c->timer, INTERCEPT_SETUP_MS);
+    if (!budget_pay(&c->i->budget, &c->paid, INTERCEPT_OPEN_BYTES)) {
+        conn_refuse(c, "no memory for another opened connection");
+    } else if (turn_take(c)) {
+        open_exchange(c);
+    }
+}
+
+void conn_wake(struct intercept *i)
+{
+    while (!list_empty(&i->waiting) && i->budget.n_taken < i->budget.n_turns) {
+        struct conn *c = list_entry(list_pop_front(&i->waiting), struct conn, wait);
+        c->is_waiting = false;
+        c->has_turn = true;
+        i->budget.n_taken++;
+        if (c->is_open) {
+            pump(c);
+        } else {
+            open_exchange(c);
+        }
     }
 }
 
@@ -501,7 +630,9 @@ static void on_first_bytes(struct io_stream *s, unsigned events, void *arg)
 static void on_timer(struct io_timer *t)
 {
     struct conn *c = container_of(t, struct conn, timer);
-    if (!c->is_open && c->client && !c->dial) {
+    if (c->is_waiting && !c->is_open) {
+        conn_refuse(c, "too many connections are under way");
+    } else if (!c->is_open && c->client && !c->dial) {
         set_lowat(c, 1);
         start_splice(c); /* a protocol whose server speaks first */
     } else if (c->lingering) {
@@ -537,7 +668,9 @@ void conn_start(struct intercept *i, struct io_stream *take_client)
     struct ip ip;
     char text[IO_ADDR_TEXT_MAX];
 
-    if (i->n_conns >= INTERCEPT_MAX_CONNECTIONS || original_dst(take_client, &dst) < 0 ||
+    size_t paid = 0;
+
+    if (original_dst(take_client, &dst) < 0 ||
         ip_parse(str_from(io_addr_format_ip(&dst, text)), &ip) < 0) {
         io_stream_abort(take_client);
         return;
@@ -548,8 +681,17 @@ void conn_start(struct intercept *i, struct io_stream *take_client)
         io_stream_abort(take_client);
         return;
     }
+    bool is_full = i->n_conns >= INTERCEPT_MAX_CONNECTIONS;
+    if (is_full || !budget_pay(&i->budget, &paid, INTERCEPT_TUNNEL_BYTES)) {
+        egress_refused(i->g, "limit", str_from(text),
+                       is_full ? STR("too many connections at once")
+                               : STR("no memory for another connection"));
+        io_stream_abort(take_client);
+        return;
+    }
     c = NEW(struct conn);
     c->i = i;
+    c->paid = paid;
     c->dst = dst;
     c->dst_ip = ip;
     c->client = take_client;

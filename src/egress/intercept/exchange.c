@@ -354,11 +354,15 @@ static bool run_client(struct exchange *x)
     }
 }
 
-/* Buffers of a connection that waits for its next request are given back. */
-static void trim(struct exchange *x)
+bool exchange_is_empty(const struct exchange *x)
+{
+    return !x->cin.len && !x->uin.len && !x->up.len && !x->down.len && !x->request.subst;
+}
+
+void exchange_release(struct exchange *x)
 {
     struct buf *all[] = {&x->cin, &x->uin, &x->up, &x->down};
-    for (size_t i = 0; !exchange_is_busy(x) && i < ARRAY_LEN(all); i++) {
+    for (size_t i = 0; i < ARRAY_LEN(all); i++) {
         if (all[i]->len == 0) {
             buf_done(all[i]);
         }
@@ -383,7 +387,9 @@ void exchange_run(struct exchange *x)
     if (buf_failed(&x->up) || buf_failed(&x->down)) {
         x->state = EXCHANGE_ABORT;
     }
-    trim(x);
+    if (!exchange_is_busy(x)) {
+        exchange_release(x); /* it waits for its next request */
+    }
 }
 
 bool exchange_is_busy(const struct exchange *x)

@@ -94,6 +94,9 @@ static inline struct str exchange_down(const struct exchange *x)
 {
     return str_sub(buf_str(&x->down), x->down_at, x->down.len);
 }
+/* Is nothing held of what is on its way? Then the buffers can be released, also under way. */
+bool exchange_is_empty(const struct exchange *x);
+void exchange_release(struct exchange *x);
 /* Is a request under way, or the beginning of one there? */
 bool exchange_is_busy(const struct exchange *x);
 

@@ -14,6 +14,8 @@
 #include "base/log.h"
 #include "base/must.h"
 #include "egress/intercept/ca.h"
+#include "egress/intercept/limits.h"
+#include "egress/memory.h"
 #include "egress/vault/api.h"
 #include "egress/vault/secret.h"
 #include "io/tls.h"
@@ -76,6 +78,11 @@ static void on_accept(struct io_stream *take_s, void *arg)
     conn_start(arg, take_s);
 }
 
+static void on_wake(struct io_timer *t)
+{
+    conn_wake(container_of(t, struct intercept, wake));
+}
+
 /* In the gateway the redirect goes to the address of the inner interface, in a shared namespace to
  * loopback; packets that were not redirected are refused by their destination (conn.c). */
 static int listen_on(struct intercept *i, struct err *e)
@@ -116,6 +123,8 @@ static int start(struct egress *g, struct err *e)
 
     i->g = g;
     list_init(&i->conns);
+    list_init(&i->waiting);
+    io_timer_init(&i->wake, g->loop, on_wake);
     if (!g->cfg.intercept) {
         return 0;
     }
@@ -132,8 +141,11 @@ static int start(struct egress *g, struct err *e)
         egress_redirect(g, ports, ARRAY_LEN(ports), i->port, e) < 0) {
         return -1;
     }
+    budget_init(&i->budget, g->cfg.memory ? g->cfg.memory : memory_limit());
     i->is_ready = true;
-    log_info("interception is ready", LOG_I("port", i->port));
+    log_info("interception is ready", LOG_I("port", i->port),
+             LOG_I("open_max", i->budget.bytes / INTERCEPT_OPEN_BYTES),
+             LOG_I("busy_max", i->budget.n_turns));
     return 0;
 }
 
@@ -144,6 +156,7 @@ static void stop(struct egress *g)
         return;
     }
     conn_close_all(i);
+    io_timer_stop(&i->wake);
     for (size_t k = 0; k < ARRAY_LEN(i->listeners); k++) {
         io_listener_close(i->listeners[k]);
     }

@@ -5,7 +5,9 @@
 
 #include "base/list.h"
 #include "egress/egress.h"
+#include "egress/intercept/budget.h"
 #include "io/listener.h"
+#include "io/timer.h"
 
 struct ca;
 struct io_tls_ctx;
@@ -18,6 +20,9 @@ struct intercept {
     uint16_t port;
     struct list conns;
     size_t n_conns;
+    struct budget budget;
+    struct list waiting;  /* connections that wait for a turn (budget.h), in order */
+    struct io_timer wake; /* a turn is free and somebody waits */
     bool is_ready;
 };
 
@@ -25,5 +30,7 @@ extern struct egress_part intercept_part;
 
 /* Takes a connection as it was accepted. */
 void conn_start(struct intercept *i, struct io_stream *take_client);
+/* Gives free turns to those who wait. */
+void conn_wake(struct intercept *i);
 /* Closes every connection. */
 void conn_close_all(struct intercept *i);

@@ -35,5 +35,5 @@
 #define OCI_ACTIVATE_WAIT_S 5           /* for its answer */
 #define OCI_EGRESS_PORT 18080           /* of a sandbox with a policy: its sidecar's API */
 #define OCI_EGRESS_START_MS 30000u      /* for an egress sidecar to be ready */
-#define OCI_EGRESS_MEMORY (64u << 20)   /* bytes an egress sidecar may use */
+#define OCI_EGRESS_MEMORY (128u << 20)  /* bytes an egress sidecar may use */
 #define OCI_EGRESS_PIDS 32u             /* tasks it may have */
