@@ -3,6 +3,7 @@
 #include "base/str.h"
 
 #include <errno.h>
+#include <stdint.h>
 
 #include "base/must.h"
 
@@ -150,4 +151,26 @@ int str_to_cstr(struct str s, char *out, size_t out_len)
     }
     out[s.n] = 0;
     return 0;
+}
+
+size_t str_distance(const char *a, const char *b)
+{
+    size_t row[64], n = strlen(b);
+    if (strlen(a) >= ARRAY_LEN(row) || n >= ARRAY_LEN(row)) {
+        return SIZE_MAX;
+    }
+    for (size_t j = 0; j <= n; j++) {
+        row[j] = j;
+    }
+    for (size_t i = 1; a[i - 1]; i++) {
+        size_t diagonal = row[0];
+        row[0] = i;
+        for (size_t j = 1; j <= n; j++) {
+            size_t above = row[j];
+            size_t change = diagonal + (a[i - 1] != b[j - 1]);
+            row[j] = MIN(change, MIN(above, row[j - 1]) + 1);
+            diagonal = above;
+        }
+    }
+    return row[n];
 }

@@ -51,3 +51,6 @@ struct str str_cut(struct str *rest, char sep);
 char *str_dup(struct str s); /* heap, NUL-terminated */
 /* Copies into `out` with a NUL; -ENOSPC when it does not fit, -EINVAL when it contains a NUL. */
 int str_to_cstr(struct str s, char *out, size_t out_len);
+/* How many letters to change, add or take away between two names, to guess which was meant;
+ * SIZE_MAX when one has more than 63. */
+size_t str_distance(const char *a, const char *b);

@@ -163,35 +163,13 @@ static int add_value(struct args *a, const struct cli_opt *o, const char *v)
 
 /* ---- nearest ---- */
 
-static size_t distance(const char *a, const char *b)
-{
-    size_t n = strlen(a), m = strlen(b);
-    if (n > 63 || m > 63) {
-        return 99;
-    }
-    size_t row[64];
-    for (size_t j = 0; j <= m; j++) {
-        row[j] = j;
-    }
-    for (size_t i = 1; i <= n; i++) {
-        size_t diag = row[0];
-        row[0] = i;
-        for (size_t j = 1; j <= m; j++) {
-            size_t up = row[j], sub = diag + (a[i - 1] != b[j - 1]);
-            diag = up;
-            row[j] = MIN(MIN(up, row[j - 1]) + 1, sub);
-        }
-    }
-    return row[m];
-}
-
 const char *arg_nearest(const char *word, const char *const *names)
 {
     const char *best = NULL;
     size_t best_d = MAX((size_t)1, MIN((size_t)2, strlen(word) / 2)) + 1;
     for (; *names; names++) {
         bool begins = strlen(word) >= 2 && strncmp(*names, word, strlen(word)) == 0;
-        size_t d = begins ? 1 : distance(word, *names);
+        size_t d = begins ? 1 : str_distance(word, *names);
         if (d < best_d) {
             best = *names;
             best_d = d;

@@ -110,35 +110,12 @@ const struct tool *tool_find(const struct mcp *m, const char *name)
     return NULL;
 }
 
-/* Edit distance, of names only: both are short. */
-static size_t distance(const char *a, const char *b)
-{
-    size_t row[64], n = strlen(b);
-    if (strlen(a) >= ARRAY_LEN(row) || n >= ARRAY_LEN(row)) {
-        return SIZE_MAX;
-    }
-    for (size_t j = 0; j <= n; j++) {
-        row[j] = j;
-    }
-    for (size_t i = 1; a[i - 1]; i++) {
-        size_t diagonal = row[0];
-        row[0] = i;
-        for (size_t j = 1; j <= n; j++) {
-            size_t above = row[j];
-            size_t change = diagonal + (a[i - 1] != b[j - 1]);
-            row[j] = MIN(change, MIN(above, row[j - 1]) + 1);
-            diagonal = above;
-        }
-    }
-    return row[n];
-}
-
 const char *tool_nearest(const struct mcp *m, const char *name)
 {
     const char *best = NULL;
     size_t least = 5; /* more letters apart is not a slip any more */
     for (const struct tool_text *t = tool_texts; t->name; t++) {
-        size_t d = distance(name, t->name);
+        size_t d = str_distance(name, t->name);
         if (tool_enabled(m, t) && d < least) {
             least = d;
             best = t->name;

@@ -211,9 +211,11 @@ int main(int argc, char **argv)
     }
     log_setup(cfg);
     say_notes(&notes);
+    size_t ignored = notes.n;
     config_notes_done(&notes);
     if (a.check) {
-        (void)printf("%s: fine\n", cfg->path ? cfg->path : "defaults");
+        (void)printf(ignored ? "%s: fine, apart from what is ignored (above)\n" : "%s: fine\n",
+                     cfg->path ? cfg->path : "defaults");
         return 0;
     }
     return serve(cfg);

@@ -248,6 +248,16 @@ static void set_defaults(struct config *c)
     }
 }
 
+static void note_unknown(struct load *l, const char *key)
+{
+    const char *why = option_foreign_section(key);
+    const struct option *near = why ? NULL : option_nearest(key);
+    note(l->notes,
+         why ? xasprintf("%s: %s has no effect here: it %s", where(l, key), key, why)
+             : xasprintf("%s: %s is no option of this server%s%s%s", where(l, key), key,
+                         near ? "; did you mean " : "", near ? near->key : "", near ? "?" : ""));
+}
+
 static int apply(struct load *l, const char *prefix, const struct json *table, struct err *e)
 {
     void *it = NULL;
@@ -265,10 +275,7 @@ static int apply(struct load *l, const char *prefix, const struct json *table, s
                 return -1;
             }
         } else {
-            const char *why = option_foreign_section(key);
-            note(l->notes,
-                 why ? xasprintf("%s: %s has no effect here: it %s", where(l, key), key, why)
-                     : xasprintf("%s: %s is no option of this server", where(l, key), key));
+            note_unknown(l, key);
         }
     }
     return 0;

@@ -32,6 +32,9 @@ struct option {
 extern const struct option config_options[]; /* ends with key NULL */
 
 const struct option *option_find(const char *key);
+/* What was probably meant by an unknown key: nearly the same, or the same name in another section;
+ * or NULL. */
+const struct option *option_nearest(const char *key);
 /* Sections of the protocol's other runtimes: their keys are accepted and reported, not "unknown".
  */
 const char *option_foreign_section(const char *key);

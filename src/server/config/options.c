@@ -410,6 +410,25 @@ const struct option *option_find(const char *key)
     return NULL;
 }
 
+const struct option *option_nearest(const char *key)
+{
+    const struct option *best = NULL;
+    const char *name = strrchr(key, '.');
+    size_t least = 3; /* more letters apart is not a slip any more */
+    for (const struct option *o = config_options; o->key; o++) {
+        size_t d = str_distance(key, o->key);
+        if (d < least) {
+            least = d;
+            best = o;
+        }
+    }
+    for (const struct option *o = config_options; !best && name && o->key; o++) {
+        const char *other = strrchr(o->key, '.');
+        best = other && !strcmp(name, other) ? o : NULL;
+    }
+    return best;
+}
+
 const char *option_foreign_section(const char *key)
 {
     static const struct {

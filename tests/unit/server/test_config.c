@@ -90,14 +90,20 @@ static void unknown_keys_are_noted(void **state)
 {
     struct err e = {0};
     struct config_notes n = {0};
-    struct config *c = config_parse(
-        "x.toml", STR("[server]\nprot = 1\nloop = 'uvloop'\n[kubernetes]\nnamespace = 'x'\n"), &n,
-        &e);
+    struct config *c =
+        config_parse("x.toml",
+                     STR("[server]\nprot = 1\nloop = 'uvloop'\n[kubernetes]\nnamespace = 'x'\n"
+                         "[runtime]\nbridge = 'x'\nbanana = 1\n"),
+                     &n, &e);
     assert_non_null(c);
-    assert_int_equal(n.n, 3);
-    assert_string_equal(n.v[0], "x.toml:2: server.prot is no option of this server");
+    assert_int_equal(n.n, 5);
+    assert_string_equal(
+        n.v[0], "x.toml:2: server.prot is no option of this server; did you mean server.port?");
     assert_non_null(strstr(n.v[1], "has no effect here"));
     assert_non_null(strstr(n.v[2], "x.toml:5: kubernetes.namespace has no effect here"));
+    assert_non_null(
+        strstr(n.v[3], "runtime.bridge is no option of this server; did you mean oci.bridge?"));
+    assert_string_equal(n.v[4], "x.toml:8: runtime.banana is no option of this server");
     config_notes_done(&n);
     config_unref(c);
 }
