@@ -39,34 +39,16 @@ static int action_parse(struct str s, const char *what, enum policy_action *ret,
     return 0;
 }
 
-/* "1.2.3" and "01.2.3.4" are typos of addresses, never names: no top-level domain is a number. */
-static bool looks_like_address(struct str name)
-{
-    ptrdiff_t dot = str_rfind(name, '.');
-    struct str last = str_sub(name, (size_t)(dot + 1), name.n);
-    for (size_t i = 0; i < last.n; i++) {
-        if (!isdigit((unsigned char)last.p[i])) {
-            return false;
-        }
-    }
-    return true;
-}
-
 /* A target that could never match anything is a typo and refused. */
 static int rule_classify(struct policy_rule *r, struct str target, struct err *e)
 {
-    struct str name = target;
     char clean[DOMAIN_MAX + 1];
     if (cidr_parse(target, &r->cidr) == 0) {
         r->kind = POLICY_NET;
         return 0;
     }
     r->kind = POLICY_NAME;
-    r->wildcard = str_starts(name, STR("*."));
-    if (r->wildcard) {
-        name = str_sub(name, 2, name.n);
-    }
-    if (domain_normalize(name, clean) < 0 || looks_like_address(str_from(clean))) {
+    if (domain_target(target, clean, &r->wildcard) < 0) {
         return err_set(e, ERR_INVALID,
                        "target \"%.*s\" is neither a name, \"*.\" and a name, an address nor a "
                        "network",

@@ -87,3 +87,22 @@ int domain_normalize(struct str s, char out[DOMAIN_MAX + 1])
     out[s.n] = 0;
     return 0;
 }
+
+static bool is_number(struct str s)
+{
+    for (size_t i = 0; i < s.n; i++) {
+        if (s.p[i] < '0' || s.p[i] > '9') {
+            return false;
+        }
+    }
+    return true;
+}
+
+int domain_target(struct str s, char out[DOMAIN_MAX + 1], bool *ret_below)
+{
+    *ret_below = str_starts(s, STR("*."));
+    int r = domain_normalize(*ret_below ? str_sub(s, 2, s.n) : s, out);
+    struct str name = r < 0 ? STR_NULL : str_from(out);
+    return r < 0 || is_number(str_sub(name, (size_t)(str_rfind(name, '.') + 1), name.n)) ? -EINVAL
+                                                                                         : 0;
+}

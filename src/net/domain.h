@@ -9,3 +9,7 @@ bool domain_pattern_valid(struct str s);
 bool domain_match(struct str pattern, struct str name);
 /* Lower case, no final dot; -EINVAL when not valid. */
 int domain_normalize(struct str s, char out[DOMAIN_MAX + 1]);
+/* Of a rule: "name" or "*.name", in normal form and without the "*." in `out`. -EINVAL for what can
+ * match nothing, such as "1.2.3" and "01.2.3.4": typos of addresses, since no top-level domain is a
+ * number. */
+int domain_target(struct str s, char out[DOMAIN_MAX + 1], bool *ret_below);

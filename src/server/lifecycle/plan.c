@@ -365,6 +365,9 @@ static int plan_policy(struct create_plan *plan, struct problem *p)
     if (!np) {
         return 0;
     }
+    if (plan_policy_check(np, p) < 0) {
+        return -1;
+    }
     np->egress.has = true; /* the sidecar always gets the list, empty or not */
     struct buf b = BUF_INIT(CREATE_BODY_MAX);
     struct json_out o;

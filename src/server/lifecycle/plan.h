@@ -42,6 +42,8 @@ int plan_parse_bytes(struct str s, uint64_t *ret);
 /* resourceLimits: unknown names and values that make no sense are refused. */
 int plan_limits(const struct str_map *m, struct runtime_limits *ret, struct problem *p);
 /* volumes: names, paths and options; the allow-list goes along to the runtime. */
+/* 400 for a rule that means nothing. */
+int plan_policy_check(const struct network_policy *np, struct problem *p);
 int plan_volumes(struct create_plan *plan, const struct config *cfg, struct problem *p);
 /* Splits as a POSIX shell would, without expansions. 0, -EINVAL for an open quote. */
 int plan_shell_split(struct arena *a, struct str s, struct str_list *ret);

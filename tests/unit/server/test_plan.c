@@ -190,6 +190,17 @@ static void refusals(void **state)
         {"{" BASE ",\"env\":[]}", 422, CODE_INVALID, "dict_type"},
         {"{" BASE ",\"credentialProxy\":{\"enabled\":true}}", 422, CODE_INVALID,
          "requires networkPolicy"},
+        {"{" BASE ",\"networkPolicy\":{\"defaultAction\":\"dney\"}}", 400, CODE_INVALID,
+         "not \"dney\""},
+        {"{" BASE ",\"networkPolicy\":{\"egress\":[{\"action\":\"alow\",\"target\":\"a.org\"}]}}",
+         400, CODE_INVALID, "egress[0].action"},
+        {"{" BASE ",\"networkPolicy\":{\"egress\":[{\"action\":\"Allow\",\"target\":\" *.a.org \"},"
+         "{\"action\":\"deny\",\"target\":\"10.0.0.0/"
+         "8\"},{\"action\":\"allow\",\"target\":\"10.0.0\"}]}}",
+         400, CODE_INVALID, "egress[2].target"},
+        {"{" BASE
+         ",\"networkPolicy\":{\"egress\":[{\"action\":\"allow\",\"target\":\"https://a.org\"}]}}",
+         400, CODE_INVALID, "neither a name"},
         {"{" BASE ",\"volumes\":[{\"name\":\"a\",\"mountPath\":\"/a\"}]}", 422, CODE_INVALID,
          "[\"body\",\"volumes\",0]"},
         {"{" BASE
