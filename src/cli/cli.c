@@ -54,6 +54,12 @@ static void hint(struct cli *x, const struct osb_error *e, struct buf *b)
     } else if (e->code == OSB_ENETWORK && !e->http_status) {
         (void)buf_add_cstr(b, "\n  Is the server running? `osb doctor` looks; --domain or "
                               "OPEN_SANDBOX_DOMAIN say where it is.");
+    } else if (strstr(e->api_code, "IMAGE_PULL_FAILED")) {
+        (void)buf_add_cstr(b,
+                           "\n  The image is not in the server's store and could not be fetched. "
+                           "`osb image ls` shows what is there; `host` is always.");
+    } else if (strstr(e->api_code, "SANDBOX_NOT_FOUND")) {
+        (void)buf_add_cstr(b, "\n  `osb sandbox list` shows those that are there.");
     }
     if (e->request_id[0]) {
         (void)buf_printf(b, "\n  Request id: %s", e->request_id);

@@ -47,6 +47,9 @@ static int run_snippet(struct cli *x, struct osb_sandbox *s, const char *context
     struct osb_run_opts o = {.on_event = on_event, .arg = &v, .discard = true, .call = cli_call(x)};
     cleanup_(osb_result_free) struct osb_result *r =
         osb_code_run(s, context, language, code, &o, &e);
+    if (!r && e.code == OSB_ECANCELED && v.id[0]) {
+        (void)osb_code_interrupt(s, v.id, NULL); /* or its context would be busy with it */
+    }
     if (!r) {
         return x->out.broken ? EXIT_SIGPIPE : cli_error(x, &e, "Run code");
     }

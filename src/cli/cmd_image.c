@@ -296,6 +296,12 @@ static int run_import(struct cli *x)
     if (fd < 0 || fstat(fd, &st) < 0) {
         return cli_fail(x, "%s: %s", path, strerror(errno));
     }
+    if (S_ISDIR(st.st_mode)) {
+        return cli_fail(x,
+                        "%s is a directory. Its contents as an image: tar -C %s -c . | osb image "
+                        "import - --name NAME",
+                        path, path);
+    }
     struct file f = {.fd = fd, .on_terminal = isatty(STDERR_FILENO) == 1};
     bool is_file = S_ISREG(st.st_mode) && !is_stdin;
     f.total = is_file ? (uint64_t)st.st_size : 0;

@@ -10,7 +10,7 @@
      .help = "Image to start from (defaults.image of the configuration)."},                        \
         {.name = "snapshot",                                                                       \
          .type = ARG_TEXT,                                                                         \
-         .help = "Snapshot to start from, instead of an image."},                                  \
+         .help = "Id of a snapshot to start from, instead of an image."},                          \
         {.name = "image-auth-username",                                                            \
          .type = ARG_TEXT,                                                                         \
          .help = "User at the image's registry."},                                                 \

@@ -1,5 +1,6 @@
 /* osb: the command line of OpenSandbox. */
 
+#include <errno.h>
 #include <libgen.h>
 #include <signal.h>
 #include <stdio.h>
@@ -113,7 +114,8 @@ int main(int argc, char **argv)
     out_init(&x.out, wants_color);
     int r = dispatch(&x, argv + 1, MAX(argc - 1, 0));
     if (x.out.broken) {
-        r = EXIT_SIGPIPE;
+        r = x.out.why == EPIPE ? EXIT_SIGPIPE
+                               : cli_fail(&x, "standard output: %s", strerror(x.out.why));
     }
     osb_client_free(x.client);
     osb_token_free(x.token);

@@ -39,8 +39,10 @@ void out_init(struct out *o, bool color_wanted)
 
 bool out_write(struct out *o, struct str s)
 {
-    if (!o->broken && s.n && fd_write_full(STDOUT_FILENO, s.p, s.n) < 0) {
+    int r = !o->broken && s.n ? fd_write_full(STDOUT_FILENO, s.p, s.n) : 0;
+    if (r < 0) {
         o->broken = true;
+        o->why = -r;
     }
     return !o->broken;
 }

@@ -15,7 +15,8 @@ struct out {
     bool plain;     /* --no-color */
     bool color;     /* on stdout */
     bool color_err; /* on stderr */
-    bool broken;    /* nobody reads stdout any more */
+    bool broken;    /* nobody reads stdout any more, or it takes no more */
+    int why;        /* errno of that */
     size_t width;   /* of the terminal; 0: not one */
 };
 

@@ -31,6 +31,17 @@ bool run_on_event(const struct osb_event *ev, void *arg)
     return out_write(&v->x->out, buf_str(&line));
 }
 
+/* By a signal, by its time limit or for its memory: there is no exit code of its own to tell. */
+static void say_killed(const struct osb_result *r)
+{
+    const char *const *line = osb_result_traceback(r);
+    (void)fputs("osb: the command was ended", stderr);
+    for (const char *sep = ": "; line && *line; line++, sep = ", ") {
+        (void)fprintf(stderr, "%s%s", sep, *line);
+    }
+    (void)fputc('\n', stderr);
+}
+
 static int failed(struct cli *x, const struct osb_result *r)
 {
     const char *name = osb_result_error_name(r), *value = osb_result_error_value(r);
@@ -42,8 +53,9 @@ static int failed(struct cli *x, const struct osb_result *r)
         if (!x->quiet_exit) {
             cleanup_free char *why = xasprintf("%s: %s", name ? name : "Error", value ? value : "");
             out_problem(&x->out, "Execution Error", why);
+        } else if (code < 0) {
+            say_killed(r);
         }
-        /* Killed by a signal or by its time limit: no code of its own. */
         return code > 0 && code < 256 ? code : 1;
     }
     cleanup_free char *why = xasprintf("%s: %s", name ? name : "Error",

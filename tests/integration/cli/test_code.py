@@ -1,5 +1,9 @@
 """osb code: snippets, files, standard input, and a conversation in a terminal."""
 
+import signal
+import subprocess
+import time
+
 import pytest
 from test_terminal import Term
 
@@ -11,6 +15,20 @@ def test_snippet(osb, box):
     assert "\x1b" not in r.stderr  # colours are for terminals
     r = osb("code", box, "-l", "cobol", "-c", "x")
     assert r.returncode == 1 and "cobol" in r.stderr
+
+
+def test_ctrl_c_ends_the_snippet_too(osb, box):
+    code = "print('up', flush=True)\nimport time\ntime.sleep(987654)"
+    p = subprocess.Popen([osb.exe, "code", box, "-c", code], env=osb.env, stdout=subprocess.PIPE, stderr=subprocess.PIPE,
+                         text=True)
+    assert p.stdout.readline() == "up\n"
+    p.send_signal(signal.SIGINT)
+    _, err = p.communicate(timeout=60)
+    assert p.returncode == 130 and "Aborted!" in err
+    deadline = time.monotonic() + 60  # its context is free again
+    while osb("code", box, "-c", "1").returncode != 0:
+        assert time.monotonic() < deadline, "the code goes on"
+        time.sleep(0.05)
 
 
 def test_file_and_stdin(osb, box, tmp_path):

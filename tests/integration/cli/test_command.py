@@ -84,6 +84,10 @@ def test_broken_pipe(osb, box):
     assert p.wait(60) == 141
     assert p.stderr.read() == b""
     p.stderr.close()
+    with open("/dev/full", "w") as full:  # a full disk is no closed pipe
+        r = subprocess.run([osb.exe, "command", "run", box, "yes"], env=osb.env, stdout=full, stderr=subprocess.PIPE,
+                           text=True, timeout=60)
+    assert r.returncode == 1 and r.stderr == "Error: standard output: No space left on device\n"
 
 
 def test_much_output(osb, box):
@@ -104,4 +108,4 @@ def test_session_keeps_state(osb, box):
 
 def test_unknown_sandbox(osb):
     r = osb("command", "run", "no-such", "true")
-    assert r.returncode == 1 and re.search("Run command failed: ", r.stderr)
+    assert r.returncode == 1 and re.search("Run command failed: ", r.stderr) and "osb sandbox list" in r.stderr

@@ -112,6 +112,8 @@ def test_bad_state_and_missing_image(osb):
     assert r.returncode == 1 and r.stderr.startswith("Error: 'sleeping' is not a state")
     r = osb("sandbox", "create")
     assert r.returncode == 1 and r.stderr.startswith("Error: No image")
+    r = osb("sandbox", "create", "-i", "127.0.0.1:9/none")
+    assert r.returncode == 1 and "127.0.0.1" in r.stderr and "osb image ls" in r.stderr
 
 
 def test_default_image_from_file_also_as_number(osb):

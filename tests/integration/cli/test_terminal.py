@@ -119,6 +119,8 @@ def test_exec(osb, box):
 def test_run_removes_its_sandbox(osb):
     r = osb("run", "-i", "host", "-m", "made=run", "--", "sh", "-c", "echo in; exit 4")
     assert (r.returncode, r.stdout, r.stderr) == (4, "in\n", "")
+    r = osb("run", "-i", "host", "-m", "made=run", "--", "sh", "-c", "kill -9 $$")
+    assert (r.returncode, r.stdout, r.stderr) == (1, "", "osb: the command was ended: signal: killed\n")
     assert osb.json("sandbox", "list", "-m", "made=run")["items"] == []
 
 
