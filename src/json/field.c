@@ -202,7 +202,7 @@ static bool has_range(const struct json_field *f)
 
 static bool has_max(const struct json_field *f)
 {
-    return has_range(f) && f->max >= f->min;
+    return has_range(f) && f->max >= f->min && f->max != INT64_MAX;
 }
 
 static bool out_of_range(struct decoder *d, const struct path *at, const struct json_field *f)

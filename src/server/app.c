@@ -89,6 +89,10 @@ static int check_port_free(const struct io_addr *a, struct err *e)
     while ((r = try_port(a)) == -EADDRINUSE && clock_mono_ms() < deadline) {
         (void)usleep(20000);
     }
+    if (r == -EADDRINUSE) {
+        return err_sys(e, r, "cannot listen on %s (server.port chooses another)",
+                       io_addr_format(a, text));
+    }
     return r < 0 ? err_sys(e, r, "cannot listen on %s", io_addr_format(a, text)) : 0;
 }
 

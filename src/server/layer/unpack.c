@@ -84,6 +84,9 @@ static int open_readers(struct unpacker *u, int fd)
     if (r == ARCHIVE_OK) {
         r = archive_read_next_header(u->raw, &ignored);
     }
+    if (r == ARCHIVE_EOF) {
+        return err_set(u->e, ERR_INVALID, "layer is not a tar archive: it is empty");
+    }
     if (r != ARCHIVE_OK && r != ARCHIVE_EOF) {
         return err_set(u->e, ERR_INVALID, "layer is not a tar archive: %s",
                        archive_error_string(u->raw));

@@ -194,7 +194,8 @@ int engine_do(struct engine *g, const struct engine_call *c, struct engine_answe
     if (r == 0) {
         read_answer(&resp, ret);
     } else {
-        (void)err_wrap(e, "the Docker engine does not answer");
+        (void)err_wrap(e, "the Docker engine does not answer at %s",
+                       g->unix_socket ? g->unix_socket : g->base);
     }
     fetch_resp_done(&resp);
     give_fetch(g, f);
