@@ -4,6 +4,7 @@
 [ -z "$PYTHON_VERSION$JAVA_VERSION$NODE_VERSION$GO_VERSION" ] || . /opt/code-interpreter/versions.sh
 {
     echo "PATH=$PATH"
+    echo "PIP_BREAK_SYSTEM_PACKAGES=${PIP_BREAK_SYSTEM_PACKAGES:-1}" # the sandbox is the environment: `pip install` works as it is
     [ -z "$JAVA_VERSION" ] || echo "JAVA_HOME=${JAVA_HOME:-}"
     [ -z "$GO_VERSION" ] || echo "GOROOT=${GOROOT:-}"
 } >>"${EXECD_ENVS:-/opt/opensandbox/.env}"
