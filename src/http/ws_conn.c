@@ -109,6 +109,7 @@ static void finish(struct ws_conn *ws, unsigned code, struct str reason)
     ws->state = WS_LINGER;
     io_timer_stop(&ws->ping);
     io_timer_start(&ws->idle, HTTP_WS_CLOSE_MS);
+    ws_reader_done(&ws->reader); /* nothing is read into it any more, and it can be large */
     if (ws->ops.on_close) {
         ws->ops.on_close(ws, code, reason, ws->arg);
     }
