@@ -104,6 +104,16 @@ static void rest_free(struct rest *r)
     free(r);
 }
 
+/* An answer that goes on and on. */
+static void give_up(struct rest *r, int error)
+{
+    http_call_cancel(r->call);
+    if (r->cb) {
+        r->cb(error, 0, NULL, r->arg);
+    }
+    rest_free(r);
+}
+
 static void on_head(struct http_call *c, const struct h1_head *head, void *arg)
 {
     struct rest *r = arg;
@@ -113,7 +123,9 @@ static void on_head(struct http_call *c, const struct h1_head *head, void *arg)
 static void on_body(struct http_call *c, struct str data, void *arg)
 {
     struct rest *r = arg;
-    (void)buf_add_str(&r->body, data); /* too much of it is no JSON in the end */
+    if (buf_add_str(&r->body, data) < 0) {
+        give_up(r, -EMSGSIZE);
+    }
 }
 
 static void on_end(struct http_call *c, int error, void *arg)
@@ -128,15 +140,9 @@ static void on_end(struct http_call *c, int error, void *arg)
     rest_free(r);
 }
 
-/* An answer that goes on and on. */
 static void on_deadline(struct io_timer *t)
 {
-    struct rest *r = container_of(t, struct rest, deadline);
-    http_call_cancel(r->call);
-    if (r->cb) {
-        r->cb(-ETIMEDOUT, 0, NULL, r->arg);
-    }
-    rest_free(r);
+    give_up(container_of(t, struct rest, deadline), -ETIMEDOUT);
 }
 
 struct rest *rest_start(struct execd *x, const struct jupyter_server *s, const char *method,

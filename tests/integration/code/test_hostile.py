@@ -11,6 +11,7 @@ import pytest
 
 from conftest import WAIT, check, wait_for
 from execd_client import Events, Raw
+from hostile_jupyter import Server
 
 HERE = os.path.dirname(os.path.abspath(__file__))
 KERNEL = os.path.join(HERE, "hostile_kernel.py")
@@ -185,3 +186,101 @@ def test_traps_where_kernels_are_looked_for(hostile, tmp_path):
     assert code.delete(c).status_code == 200
     wait_for(lambda: not [f for f in os.listdir("/tmp") if f.startswith(".execd-") and os.path.islink("/tmp/" + f)], "its file to go", WAIT)
     assert os.path.getsize("/etc/passwd") > 0
+
+
+@pytest.fixture
+def server():
+    s = Server()
+    yield s
+    s.stop()
+
+
+def endless(c):
+    c.raw(b"HTTP/1.1 200 X\r\nTransfer-Encoding: chunked\r\n\r\n")
+    for _ in range(4000):
+        c.raw(b"1000\r\n" + b" " * 4096 + b"\r\n")
+
+
+# Which answer is wrong, how, and what the creator of a context is told.
+BIRTHS = {
+    "refuses the token": ("specs", lambda c: c.answer(403), "JUPYTER_TOKEN"),
+    "cannot create": ("create", lambda c: c.answer(500, {"message": "no memory\r\n"}), "no memory"),
+    "creates nothing": ("create", lambda c: c.answer(201, b"<html>"), "does not start a kernel"),
+    "creates too much": ("create", endless, "does not start a kernel"),
+    "hangs up": ("create", lambda c: c.request.close(), "does not start a kernel"),
+    "has no kernel for us": ("channels", lambda c: c.answer(404), "HTTP 404"),
+    "is broken": ("channels", lambda c: c.answer(500), "HTTP 500"),
+    "speaks something else": ("channels", lambda c: c.raw(b"SSH-2.0-x\r\n" * 99), "does not connect"),
+    "does not know the key": ("channels", lambda c: c.accept(b"x" * 20), "does not connect"),
+    "closes at once": ("channels", lambda c: (c.accept(), c.request.close()), "closed the connection"),
+    "sends reserved bits": ("channels", lambda c: (c.accept(), c.raw(b"\xf1\x01x"), time.sleep(5)), "closed the connection"),
+    "says it is dead": ("sync", lambda c, parent: c.send("status", {"execution_state": "dead"}, {}), "could not start it again"),
+}
+IDS = ("", 7, None, "..", "a/b", "a b", "a\r\nX: y", "x" * 129, "\u00e9", "a?b")
+
+# What a kernel behind Jupyter does, and what the run is told; None: it ends well.
+DEEDS = {
+    "closes": ("ws.frame(struct.pack('>H', 1000), 8)", "broke"),
+    "hangs up": ("ws.request.close()", "broke"),
+    "resets": ("ws.request.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack('ii', 1, 0)); ws.request.close()", "broke"),
+    "sends no UTF-8": ("ws.frame(b'{\"\\xff'); time.sleep(1)", "broke"),
+    "sends masked frames": ("ws.raw(b'\\x81\\x81aaaax'); time.sleep(1)", "broke"),
+    "sends too much": ("ws.raw(b'\\x81\\x7f' + struct.pack('>Q', 1 << 40)); time.sleep(1)", "32 MiB"),
+    "sends fragments without end": ("ws.frame(b'x', 1, 0)\ntry:\n    while True: ws.frame(b'x' * (1 << 20), 0, 0)\nexcept OSError: pass", "32 MiB"),
+    "restarts": ("state('restarting')", "was restarted"),
+    "is restarted by Jupyter": ("state('autorestarting')", "was restarted"),
+    "dies": ("state('dead')", "could not start it again"),
+    "says nonsense": ("for t in (b'', b'{', b'[]', b'7', b'{}', b'{\"content\":{}}', b'{\"content\":{},\"header\":{\"msg_type\":\"status\"}}'): ws.frame(t)\n"
+                      "ws.frame(b'\\xff', 2); ws.frame(b'', 9); ws.frame(b'x', 10)\nsend('status', {'execution_state': 'idle'}, {'msg_id': 7})\n"
+                      "send('execute_reply', {'status': 'error'}, {'msg_id': 'other'}); done()", None),
+}
+
+
+def test_a_jupyter_server_that_goes_wrong(hostile, server):
+    code = hostile(JUPYTER_HOST=server.url, JUPYTER_TOKEN="t")
+    before = code.execd.fds()
+    plans = [*BIRTHS.values()]
+    plans += [("create", lambda c, i=i: c.answer(201, {"id": i, "kernel": {"id": "k"}}), "does not start a kernel") for i in IDS]
+    plans += [("create", lambda c, i=i: c.answer(201, {"id": "s", "kernel": {"id": i}}), "does not start a kernel") for i in IDS]
+    for what, plan, told in plans:
+        server.plan = {what: plan}
+        r = code.execd.post("/code/context", json={"language": "bash"})
+        assert r.status_code == 500 and told in r.json()["message"], (what, r.text)
+        r = code.post("done()", language="bash")
+        assert r.status_code == 500 and told in r.json()["message"], (what, r.text)
+    server.plan = {}
+    assert code.contexts() == []
+    c = code.create("bash")
+    for what, (text, told) in DEEDS.items():
+        ev = code.run(text, c, "bash")
+        assert told in ev.error["evalue"] if told else ev.error is None, (what, ev.error)
+        ev = code.run("send('stream', {'name': 'stdout', 'text': 'still here'}); done()", c, "bash")
+        assert ev.error is None and ev.stdout == ["still here"], (what, ev.error)
+    assert code.delete(c).status_code == 200
+    wait_for(lambda: "DELETE create" in server.seen[-1:], "its session to be deleted", WAIT)
+    server.stop()
+    wait_for(lambda: code.execd.fds() <= before + 1, "descriptors to be closed", WAIT)
+
+
+def test_a_jupyter_server_that_says_nothing(hostile, server):
+    """Kernels that were taken away, an interrupt that is not answered, a server that sleeps: each run ends, and none is sent twice."""
+    code = hostile("--code-hang-timeout", "4s", JUPYTER_HOST=server.url, JUPYTER_TOKEN="t")
+    before = code.execd.fds()
+    removed, restarted, asleep, stubborn, ghost = (code.create("bash") for _ in range(5))
+    # The connection is lost, and the kernel restarted while code waits for the next one: it is not run after its run has failed.
+    assert "broke" in code.run("ws.request.close()", ghost, "bash").error["evalue"]
+    server.plan["sync"] = lambda c, parent: c.send("status", {"execution_state": "restarting"}, {})
+    assert "restarted" in code.run("done(); 'ghost'", ghost, "bash").error["evalue"]
+    server.plan = {}
+    assert code.run("done()", ghost, "bash").error is None
+    assert "done(); 'ghost'" not in server.codes
+    states = {"k1": (404,), "k2": (200, {"execution_state": "idle"})}
+    server.plan = {"interrupt": lambda c: time.sleep(99), "restart": lambda c: time.sleep(99),
+                   "kernel": lambda c: c.answer(*states.get(c.path.split("/")[3], (200, {"execution_state": "busy"})))}
+    listen = "[ws.receive() for _ in range(99)]"
+    runs = [Run(code, c, text) for c, text in ((removed, listen), (restarted, listen), (asleep, "time.sleep(99)"), (stubborn, listen))]
+    assert code.interrupt(stubborn).status_code == 200
+    told = [run.end().error["evalue"] for run in runs]
+    server.stop()
+    wait_for(lambda: code.execd.fds() <= before + 1, "descriptors to be closed", WAIT)
+    assert all(a in b for a, b in zip(("is gone", "was restarted", "hung", "did not stop"), told)), told
