@@ -54,6 +54,8 @@ struct kernel_jupyter {
     bool idle; /* which then was that of a kernel with nothing to do */
     char info_id[UUID_LEN + 1];
     char *wait_id, *wait_code; /* to be executed */
+    const char *first_code;    /* sets what was asked for in a new interpreter, or NULL */
+    bool fresh;                /* it is one */
     uint64_t started_ms;
     struct io_timer timer; /* the next attempt */
     struct io_timer deadline;
@@ -134,14 +136,19 @@ static void send_shell(struct kernel_jupyter *k, const char *type, const char *m
     (void)ws_send(k->ws, WS_TEXT, buf_str(&out));
 }
 
+static void execute(struct kernel_jupyter *k, const char *id, struct str code, bool silent)
+{
+    cleanup_(buf_done) struct buf content = BUF_INIT(EXECD_KERNEL_SEND_MAX);
+    message_execute_content(&content, code, silent);
+    send_shell(k, "execute_request", id, buf_str(&content));
+}
+
 static void send_waiting(struct kernel_jupyter *k)
 {
     cleanup_free char *id = take_ptr(&k->wait_id);
     cleanup_free char *code = take_ptr(&k->wait_code);
     if (id) {
-        cleanup_(buf_done) struct buf content = BUF_INIT(EXECD_KERNEL_SEND_MAX);
-        message_execute_content(&content, str_from(code), false);
-        send_shell(k, "execute_request", id, buf_str(&content));
+        execute(k, id, str_from(code), false);
     }
 }
 
@@ -150,6 +157,12 @@ static void become_live(struct kernel_jupyter *k)
     k->step = LIVE;
     io_timer_stop(&k->timer);
     io_timer_stop(&k->deadline);
+    if (k->fresh && k->first_code) {
+        char id[UUID_LEN + 1];
+        rand_uuid(id);
+        execute(k, id, str_from(k->first_code), true);
+    }
+    k->fresh = false;
     send_waiting(k);
     if (!k->was_live) {
         k->was_live = true;
@@ -189,6 +202,7 @@ static bool is_obituary(struct kernel_jupyter *k, const struct kernel_message *m
     }
     if (k->was_live) {
         begin_sync(k);
+        k->fresh = true;
         forget_waiting(k);
         k->base.events->on_lost(&k->base, "the kernel died and was restarted; its state is lost",
                                 false);
@@ -296,8 +310,9 @@ static void on_created(int error, int status, const struct json *body, void *arg
     const char *kernel = json_cstr(json_at(body, "kernel.id"));
     if (error || status / 100 != 2 || !is_id(id) || !is_id(kernel)) {
         const char *message = json_cstr(json_get(body, "message"));
-        cleanup_free char *why = xasprintf("Jupyter does not start a kernel (HTTP %d)%s%.200s",
-                                           status, message ? ": " : "", message ? message : "");
+        cleanup_free char *why = xasprintf("Jupyter does not start a kernel (%s%.0d)%s%.200s",
+                                           error ? strerror(-error) : "HTTP ", status,
+                                           message ? ": " : "", message ? message : "");
         fail(k, ERR_IO, why);
         return;
     }
@@ -459,6 +474,7 @@ static void jupyter_kill(struct kernel *base)
     struct kernel_jupyter *k = of(base);
     jupyter_post(k, "restart");
     begin_sync(k);
+    k->fresh = true;
     forget_waiting(k);
     base->events->on_lost(base, "the kernel was restarted", false);
 }
@@ -492,6 +508,7 @@ static void on_state(int error, int status, const struct json *body, void *arg)
     k->said = false;
     if (k->idle && was_idle && k->step == LIVE && !k->paused) {
         begin_sync(k);
+        k->fresh = true;
         k->base.events->on_lost(&k->base, "the kernel was restarted; its state is lost", false);
     }
 }
@@ -527,9 +544,45 @@ static const struct kernel_class jupyter_class = {
     .responds = jupyter_responds,
 };
 
+/* A session of Jupyter's takes no environment, and a directory only below the server's own: Python
+ * is told, before any other code. */
+static const char *first_code(struct arena *a, const struct kernel_opts *o)
+{
+    cleanup_(buf_done) struct buf code = BUF_INIT(EXECD_MAX_BODY);
+    struct json_out out;
+    if (strcmp(o->language, "python") != 0 || (!o->envs && !o->cwd)) {
+        return NULL;
+    }
+    (void)buf_add_cstr(&code, "import os\nos.environ.update(");
+    json_out_init(&out, &code);
+    json_obj_begin(&out); /* an object of strings is a Python dictionary too */
+    for (size_t i = 0; o->envs && o->envs[i]; i++) {
+        struct str value = str_from(o->envs[i]), name = str_cut(&value, '=');
+        json_key(&out, arena_str(a, name));
+        json_put_str(&out, value);
+    }
+    json_obj_end(&out);
+    (void)buf_add_char(&code, ')');
+    if (o->cwd) {
+        (void)buf_add_cstr(&code, "\nif os.path.isdir(");
+        json_put_cstr(&out, o->cwd);
+        (void)buf_add_cstr(&code, "):\n    os.chdir(");
+        json_put_cstr(&out, o->cwd);
+        (void)buf_add_char(&code, ')');
+    }
+    (void)buf_add_cstr(&code, "\ndel os");
+    return buf_failed(&code) ? NULL : arena_str(a, buf_str(&code));
+}
+
 struct kernel *kernel_jupyter_new(struct execd *x, const struct kernel_opts *o,
                                   const struct kernel_events *ev, void *owner, struct err *e)
 {
+    if (o->envs && strcmp(o->language, "python") != 0) {
+        err_set(e, ERR_UNSUPPORTED,
+                "envs: a kernel of a Jupyter server (JUPYTER_HOST) can be given variables only for "
+                "python");
+        return NULL;
+    }
     struct kernel_jupyter *k = NEW(struct kernel_jupyter);
     if (jupyter_server_parse(&k->arena, x->cfg.jupyter_host, x->cfg.jupyter_token, &k->server, e) <
         0) {
@@ -540,6 +593,8 @@ struct kernel *kernel_jupyter_new(struct execd *x, const struct kernel_opts *o,
     k->x = x;
     k->language = arena_strdup(&k->arena, o->language);
     k->cwd = o->cwd ? arena_strdup(&k->arena, o->cwd) : NULL;
+    k->first_code = first_code(&k->arena, o);
+    k->fresh = true;
     k->started_ms = io_now_ms(x->loop);
     rand_uuid(k->session.id);
     io_timer_init(&k->timer, x->loop, on_timer);

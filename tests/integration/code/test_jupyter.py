@@ -17,3 +17,17 @@ def test_a_host_that_is_none(launch):
         code = launch(JUPYTER_HOST=host, JUPYTER_TOKEN="t")
         r = code.execd.post("/code/context", json={"language": "python"}, timeout=120)
         assert r.status_code == 500 and text in r.json()["message"], r.text
+
+
+def test_directory_and_environment_behind_jupyter(launch, jupyter, tmp_path):
+    code = launch(JUPYTER_HOST=jupyter, JUPYTER_TOKEN=TOKEN)
+    where = tmp_path / "made for it"
+    c = code.create(cwd=str(where), envs={"ONE": "1", "TWO": "a \"b'\u00e9\U0001f600=\n"})
+    ask = "import os; print((os.getcwd(), os.environ['ONE'], os.environ['TWO'])); 7"
+    want = repr((str(where), "1", "a \"b'\u00e9\U0001f600=\n")) + "\n"
+    ev = code.run(ask, c)
+    assert "".join(ev.stdout) == want and ev.of("execution_count")[0]["execution_count"] == 1
+    assert code.run("os._exit(1)", c).error["ename"] == "KernelDied"
+    assert "".join(code.run(ask, c).stdout) == want
+    r = code.execd.post("/code/context", json={"language": "bash", "envs": {"A": "b"}})
+    assert r.status_code == 500 and "envs" in r.json()["message"]
