@@ -117,8 +117,8 @@ STAGES = {
     "threads": lambda: [Job("threads", "threads", lambda job: meson(job, "tsan", ["threaded"]), needs=["tsan"])],
     "fuzz": lambda: [Job("fuzz", "fuzz", work_fuzz, needs=["fuzz"])],
     "integration": lambda: suites("integration", "release", "tests/integration"),
-    # The same programs with ASan and UBSan.
-    "integration-asan": lambda: suites("integration-asan", "asan", "tests/integration"),
+    # The same programs with ASan and UBSan, but the static execd inside sandboxes.
+    "integration-asan": lambda: suites("integration-asan", "asan", "tests/integration", also=["release"]),
     "security": lambda: suites("security", "release", "tests/security"),
     "chaos": lambda: suites("chaos", "fault", "tests/chaos"),
     # Clients as they are published.
