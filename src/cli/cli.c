@@ -55,9 +55,10 @@ static void hint(struct cli *x, const struct osb_error *e, struct buf *b)
         (void)buf_add_cstr(b, "\n  Is the server running? `osb doctor` looks; --domain or "
                               "OPEN_SANDBOX_DOMAIN say where it is.");
     } else if (strstr(e->api_code, "IMAGE_PULL_FAILED")) {
-        (void)buf_add_cstr(b,
-                           "\n  The image is not in the server's store and could not be fetched. "
-                           "`osb image ls` shows what is there; `host` is always.");
+        (void)buf_add_cstr(
+            b,
+            "\n  It is not there yet and could not be fetched. `osb image ls`, or `docker images` "
+            "where Docker runs the sandboxes, shows what is there.");
     } else if (strstr(e->api_code, "SANDBOX_NOT_FOUND")) {
         (void)buf_add_cstr(b, "\n  `osb sandbox list` shows those that are there.");
     }

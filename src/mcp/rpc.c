@@ -315,9 +315,17 @@ static void on_tools_call(struct request *r)
     }
     const struct tool *t = tool_find(r->session->app, name);
     if (!t) {
-        const char *near = tool_nearest(r->session->app, name);
-        (void)snprintf(text, sizeof(text), "Unknown tool: %.100s%s%s%s", name,
-                       near ? ". Did you mean " : "", near ? near : "", near ? "?" : "");
+        const char *near = tool_nearest(r->session->app, name), *set = tool_toolset(name);
+        if (set) {
+            (void)snprintf(text, sizeof(text),
+                           "Unknown tool: %.100s. It belongs to the toolset %s, which this server "
+                           "was not started with "
+                           "(--toolset core,%s)",
+                           name, set, set);
+        } else {
+            (void)snprintf(text, sizeof(text), "Unknown tool: %.100s%s%s%s", name,
+                           near ? ". Did you mean " : "", near ? near : "", near ? "?" : "");
+        }
         tool_refused(r, text);
         return;
     }

@@ -110,6 +110,16 @@ const struct tool *tool_find(const struct mcp *m, const char *name)
     return NULL;
 }
 
+const char *tool_toolset(const char *name)
+{
+    for (const struct tool_text *t = tool_texts; t->name; t++) {
+        if (strcmp(t->name, name) == 0) {
+            return t->toolset;
+        }
+    }
+    return NULL;
+}
+
 const char *tool_nearest(const struct mcp *m, const char *name)
 {
     const char *best = NULL;

@@ -22,6 +22,8 @@ struct tool {
 
 /* By name, among the toolsets in use. Freed by nobody. */
 const struct tool *tool_find(const struct mcp *m, const char *name);
+/* The toolset that has it, in use or not; NULL: there is no such tool. */
+const char *tool_toolset(const char *name);
 /* The name most like it, or NULL. */
 const char *tool_nearest(const struct mcp *m, const char *name);
 bool tool_enabled(const struct mcp *m, const struct tool_text *t);

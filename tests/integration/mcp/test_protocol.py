@@ -90,7 +90,7 @@ def test_toolsets():
     assert {"code_run", "command_logs"} < set(names)
     assert "snapshot_create" not in names and "egress_get_policy" not in names
     r = m.call("snapshot_list")
-    assert r["isError"] and "Unknown tool: snapshot_list" in r["content"][0]["text"]
+    assert r["isError"] and "Unknown tool: snapshot_list. It belongs to the toolset snapshot" in r["content"][0]["text"]
     assert m.close() == 0
     m = Stdio("--domain", "127.0.0.1:1", "--toolset", "all")
     everything = [t["name"] for t in m.ask("tools/list")["result"]["tools"]]
