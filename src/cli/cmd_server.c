@@ -118,6 +118,15 @@ static pid_t spawn_server(const char *exe, const char *config, const char *out, 
     return r == 0 ? pid : -r;
 }
 
+/* Of a file, or "". */
+static char *last_line(const char *path)
+{
+    cleanup_(buf_done) struct buf text = BUF_INIT(64u << 20);
+    (void)file_read(AT_FDCWD, path, &text); /* the log is named beside it */
+    struct str s = str_trim_space(buf_str(&text));
+    return str_dup(str_sub(s, (size_t)(str_rfind(s, '\n') + 1), s.n));
+}
+
 static int wait_listening(struct cli *x, pid_t pid, const char *log)
 {
     for (int waited = 0; waited < CLI_SERVER_START_MS; waited += 50) {
@@ -132,7 +141,8 @@ static int wait_listening(struct cli *x, pid_t pid, const char *log)
             return 0;
         }
         if (waitpid(pid, &status, WNOHANG) == pid) {
-            return cli_fail(x, "The server ended at once; its log is %s", log);
+            cleanup_free char *why = last_line(log);
+            return cli_fail(x, "The server ended at once; its log is %s\n%s", log, why);
         }
         (void)poll(NULL, 0, 50);
     }

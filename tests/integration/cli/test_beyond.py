@@ -168,6 +168,11 @@ def test_server_start_status_stop(server, local):
     with open(config, "w") as f:
         f.write(re.sub(r'"10\.(\d+)\.', lambda m: '"10.%d.' % (int(m.group(1)) - 50), text))
     local.env["PATH"] = os.path.abspath(os.path.dirname(local.exe)) + ":" + local.env["PATH"]
+    broken = os.path.join(local.home, "broken.toml")
+    with open(broken, "w") as f:
+        f.write("[server]\nport = 'x'\n")
+    r = local("server", "start", "--config-file", broken)
+    assert r.returncode == 1 and "broken.toml:2: server.port: expected an integer" in r.stderr
     started = local.json("server", "start", "--config-file", config)
     try:
         assert started["url"].startswith("http://127.0.0.1:")
