@@ -184,11 +184,7 @@ int osb_client_health(struct osb_client *c, struct osb_error *e)
 char *osb_request(struct osb_client *c, const struct osb_request *r, struct osb_error *e)
 {
     cleanup_free char *accept = r->accept ? xasprintf("Accept: %s", r->accept) : NULL;
-    struct transfer t = {.method = r->method,
-                         .body = str_from(r->body),
-                         .has_body = r->body != NULL,
-                         .extra = {accept},
-                         .call = r->call};
+    struct transfer t = transfer_of(r, accept);
     char *out = client_transfer(c, r->path, &t, e) == 0 ? buf_take(&t.answer) : NULL;
     transfer_done(&t);
     return out;
@@ -225,13 +221,10 @@ int osb_request_lines(struct osb_client *c, const struct osb_request *r, osb_lin
                       struct osb_error *e)
 {
     struct line_reader lr = {.rest = BUF_INIT(CLIENT_MAX_EVENT), .fn = fn, .arg = arg};
-    struct transfer t = {.method = r->method,
-                         .body = str_from(r->body),
-                         .has_body = r->body != NULL,
-                         .call = r->call,
-                         .on_data = on_line_data,
-                         .arg = &lr,
-                         .no_timeout = true};
+    struct transfer t = transfer_of(r, NULL);
+    t.on_data = on_line_data;
+    t.arg = &lr;
+    t.no_timeout = true;
     int ok = client_transfer(c, r->path, &t, e);
     if (ok == 0 && lr.rest.len > 0) {
         (void)fn(lr.rest.p, lr.rest.len, arg);

@@ -73,6 +73,8 @@ struct transfer {
     struct buf answer; /* collected body; end with transfer_done() */
     struct buf head;
 };
+/* What a caller's own request asks for; `accept` is a whole line, or NULL. */
+struct transfer transfer_of(const struct osb_request *r, const char *accept);
 /* 0 for a 2xx answer; otherwise -1 with the error decoded from the body. */
 int transfer_run(struct osb_client *c, struct transfer *t, struct osb_error *e);
 void transfer_done(struct transfer *t);

@@ -134,11 +134,7 @@ char *osb_sandbox_request(struct osb_sandbox *s, enum osb_service svc, const str
                           struct osb_error *e)
 {
     cleanup_free char *accept = r->accept ? xasprintf("Accept: %s", r->accept) : NULL;
-    struct transfer t = {.method = r->method,
-                         .body = str_from(r->body),
-                         .has_body = r->body != NULL,
-                         .extra = {accept},
-                         .call = r->call};
+    struct transfer t = transfer_of(r, accept);
     char *out = sandbox_transfer(s, svc, r->path, &t, e) == 0 ? buf_take(&t.answer) : NULL;
     transfer_done(&t);
     return out;

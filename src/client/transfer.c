@@ -324,6 +324,15 @@ int transfer_run(struct osb_client *c, struct transfer *t, struct osb_error *e)
     return status >= 200 && status < 300 ? 0 : status_error(t, e);
 }
 
+struct transfer transfer_of(const struct osb_request *r, const char *accept)
+{
+    return (struct transfer){.method = r->method,
+                             .body = str_from(r->body),
+                             .has_body = r->body != NULL,
+                             .extra = {accept},
+                             .call = r->call};
+}
+
 void transfer_done(struct transfer *t)
 {
     buf_done(&t->answer);
