@@ -40,6 +40,10 @@ void resp_view(struct http_req *req, int status, const struct json_table *t, con
 int query_int(struct http_req *req, const char *key, int64_t min, int64_t max, int64_t fallback,
               int64_t *ret, struct problem *p);
 int query_bool(struct http_req *req, const char *key, bool fallback, bool *ret, struct problem *p);
+/* "page" and "pageSize". */
+int query_page(struct http_req *req, size_t *ret_page, size_t *ret_size, struct problem *p);
+/* Every "state", up to a limit; in the request's arena. */
+const struct str *query_states(struct http_req *req, size_t *ret_n);
 /* The list filter "k=v&k2=v2", form-encoded inside its parameter. */
 int query_metadata(struct arena *a, struct str value, struct str_map *ret, struct problem *p);
 /* What a list tells about its pages. */

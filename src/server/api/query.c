@@ -47,6 +47,31 @@ int query_int(struct http_req *req, const char *key, int64_t min, int64_t max, i
     return 0;
 }
 
+int query_page(struct http_req *req, size_t *ret_page, size_t *ret_size, struct problem *p)
+{
+    int64_t page, size;
+    if (query_int(req, "page", 1, INT64_MAX, 1, &page, p) < 0 ||
+        query_int(req, "pageSize", 1, PAGE_SIZE_MAX, PAGE_SIZE_DEFAULT, &size, p) < 0) {
+        return -1;
+    }
+    *ret_page = (size_t)page;
+    *ret_size = (size_t)size;
+    return 0;
+}
+
+#define STATE_FILTERS_MAX 32u
+
+const struct str *query_states(struct http_req *req, size_t *ret_n)
+{
+    struct str *states = arena_array(http_req_arena(req), STATE_FILTERS_MAX, sizeof(*states)), v;
+    size_t n = 0;
+    while (n < STATE_FILTERS_MAX && (v = http_req_query_get(req, "state", n)).p) {
+        states[n++] = v;
+    }
+    *ret_n = n;
+    return states;
+}
+
 int query_bool(struct http_req *req, const char *key, bool fallback, bool *ret, struct problem *p)
 {
     struct str v = http_req_query_get(req, key, 0);

@@ -32,25 +32,14 @@ void route_sandbox_get(struct http_req *req)
 }
 
 /* ---- list ---- */
-#define STATE_FILTERS_MAX 32u
 
 static int read_filter(struct http_req *req, struct sandbox_filter *f, struct problem *p)
 {
-    int64_t page, size;
-    if (query_int(req, "page", 1, INT64_MAX, 1, &page, p) < 0 ||
-        query_int(req, "pageSize", 1, PAGE_SIZE_MAX, PAGE_SIZE_DEFAULT, &size, p) < 0) {
+    if (query_page(req, &f->page, &f->page_size, p) < 0) {
         return -1;
     }
-    f->page = (size_t)page;
-    f->page_size = (size_t)size;
-    struct str *states = arena_array(http_req_arena(req), STATE_FILTERS_MAX, sizeof(*states));
-    struct str v;
-    while (f->n_states < STATE_FILTERS_MAX &&
-           (v = http_req_query_get(req, "state", f->n_states)).p) {
-        states[f->n_states++] = v;
-    }
-    f->states = states;
-    v = http_req_query_get(req, "metadata", 0);
+    f->states = query_states(req, &f->n_states);
+    struct str v = http_req_query_get(req, "metadata", 0);
     if (v.p && v.n && query_metadata(http_req_arena(req), v, &f->metadata, p) < 0) {
         return -1;
     }

@@ -81,7 +81,6 @@ void route_sandbox_fork(struct http_req *req, struct http_reply *r)
 }
 
 /* ---- list ---- */
-#define STATE_FILTERS_MAX 32u
 
 static const char *query_text(struct http_req *req, const char *key)
 {
@@ -91,22 +90,12 @@ static const char *query_text(struct http_req *req, const char *key)
 
 static int read_filter(struct http_req *req, struct store_snapshot_filter *f, struct problem *p)
 {
-    int64_t page, size;
-    if (query_int(req, "page", 1, INT64_MAX, 1, &page, p) < 0 ||
-        query_int(req, "pageSize", 1, PAGE_SIZE_MAX, PAGE_SIZE_DEFAULT, &size, p) < 0) {
+    if (query_page(req, &f->page, &f->page_size, p) < 0) {
         return -1;
     }
-    f->page = (size_t)page;
-    f->page_size = (size_t)size;
     f->sandbox_id = query_text(req, "sandboxId");
     f->name = query_text(req, "name");
-    struct str *states = arena_array(http_req_arena(req), STATE_FILTERS_MAX, sizeof(*states));
-    struct str v;
-    while (f->n_states < STATE_FILTERS_MAX &&
-           (v = http_req_query_get(req, "state", f->n_states)).p) {
-        states[f->n_states++] = v;
-    }
-    f->states = states;
+    f->states = query_states(req, &f->n_states);
     return 0;
 }
 
