@@ -302,18 +302,24 @@ int addr_del(struct netlink *n, int index, uint32_t ip_be, uint8_t prefix_len)
     return addr_change(n, RTM_DELADDR, 0, index, ip_be, prefix_len);
 }
 
-int route_add_default(struct netlink *n, int index, uint32_t gateway_be)
+static int route_default(struct netlink *n, int index, uint8_t family, const void *gateway,
+                         size_t len)
 {
     struct request q;
     struct rtmsg *m = request_init(&q, RTM_NEWROUTE, NLM_F_CREATE | NLM_F_EXCL, sizeof(*m));
-    m->rtm_family = AF_INET;
+    m->rtm_family = family;
     m->rtm_table = RT_TABLE_MAIN;
     m->rtm_protocol = RTPROT_BOOT;
     m->rtm_scope = RT_SCOPE_UNIVERSE;
     m->rtm_type = RTN_UNICAST;
-    put_u32(&q, RTA_GATEWAY, gateway_be);
+    put_attr(&q, RTA_GATEWAY, gateway, len);
     put_u32(&q, RTA_OIF, (uint32_t)index);
     return transact(n, &q, NULL, NULL);
+}
+
+int route_add_default(struct netlink *n, int index, uint32_t gateway_be)
+{
+    return route_default(n, index, AF_INET, &gateway_be, sizeof(gateway_be));
 }
 
 static int addr6_change(struct netlink *n, uint16_t type, uint16_t flags, int index,
@@ -342,16 +348,7 @@ int addr6_del(struct netlink *n, int index, const uint8_t ip[16], uint8_t prefix
 
 int route6_add_default(struct netlink *n, int index, const uint8_t gateway[16])
 {
-    struct request q;
-    struct rtmsg *m = request_init(&q, RTM_NEWROUTE, NLM_F_CREATE | NLM_F_EXCL, sizeof(*m));
-    m->rtm_family = AF_INET6;
-    m->rtm_table = RT_TABLE_MAIN;
-    m->rtm_protocol = RTPROT_BOOT;
-    m->rtm_scope = RT_SCOPE_UNIVERSE;
-    m->rtm_type = RTN_UNICAST;
-    put_attr(&q, RTA_GATEWAY, gateway, 16);
-    put_u32(&q, RTA_OIF, (uint32_t)index);
-    return transact(n, &q, NULL, NULL);
+    return route_default(n, index, AF_INET6, gateway, 16);
 }
 
 struct port_walk {
