@@ -7,6 +7,17 @@ import pytest
 
 MARK = "osb-escape-marker-7f3a"
 
+# tries(name, fn) says what became of it.
+TRIES = """
+import os, errno
+def tries(name, fn):
+    try:
+        fn()
+        print(name, 'WORKED')
+    except OSError as e:
+        print(name, errno.errorcode[e.errno])
+"""
+
 
 @pytest.fixture(scope="module")
 def marker():
@@ -58,14 +69,7 @@ def test_directories_are_empty(sandbox, path):
 
 def test_usr_cannot_be_written(sandbox):
     before = os.stat("/usr/bin/env")
-    r = sandbox.py("""
-import os, errno
-def tries(name, fn):
-    try:
-        fn()
-        print(name, 'WORKED')
-    except OSError as e:
-        print(name, errno.errorcode[e.errno])
+    r = sandbox.py(TRIES + """
 tries('create', lambda: open('/usr/new', 'w'))
 tries('write', lambda: open('/usr/bin/env', 'r+b'))
 tries('chmod', lambda: os.chmod('/usr/bin/env', 0o777))
@@ -96,14 +100,7 @@ print(os.stat('/proc/1/root/').st_ino == os.stat('/').st_ino if os.access('/proc
 
 
 def test_execd_cannot_be_replaced(sandbox):
-    r = sandbox.py("""
-import os, errno
-def tries(name, fn):
-    try:
-        fn()
-        print(name, 'WORKED')
-    except OSError as e:
-        print(name, errno.errorcode[e.errno])
+    r = sandbox.py(TRIES + """
 E = '/opt/opensandbox/execd'
 tries('exe', lambda: os.open('/proc/1/exe', os.O_WRONLY))
 tries('write', lambda: os.open(E, os.O_WRONLY))
