@@ -88,7 +88,7 @@ int claim_cgroup(struct claim *c, const struct cgroup_host *h, struct err *e)
     hier = hier ? hier : cgroup_hier_of(h, CGROUP_FREEZER);
     must(hier); /* cgroup_host_init() */
     /* A file that nobody else opens: closing it anywhere in this process would give up the lock. */
-    cgroup_path(h, hier, "", cgroup_hier_v2(h) ? "cgroup.max.descendants" : "notify_on_release",
+    cgroup_path(h, hier, cgroup_hier_v2(h) ? "cgroup.max.descendants" : "notify_on_release", NULL,
                 path);
     c->group_fd = open(path, O_RDWR | O_CLOEXEC);
     if (c->group_fd < 0) {
