@@ -2,14 +2,13 @@
 
 import json
 import os
-import re
 import signal
 import subprocess
 import urllib.request
 
 import pytest
 
-from conftest import sweep
+from osbserver import Server
 
 
 def test_cp_file_both_ways(osb, box, tmp_path):
@@ -162,11 +161,8 @@ def test_server_status_stop_without_one(local):
 
 def test_server_start_status_stop(server, local):
     """`server` is there for its root check only: this one is another, on a port of its own."""
-    config = os.path.join(local.home, "server.toml")
-    with open(os.path.join(server.dir, "server.toml")) as f:
-        text = f.read().replace(server.dir, local.home).replace(server.name, server.name[:-1] + "x")
-    with open(config, "w") as f:
-        f.write(re.sub(r'"10\.(\d+)\.', lambda m: '"10.%d.' % (int(m.group(1)) - 50), text))
+    own = Server(key=None)
+    config = own.config_path
     local.env["PATH"] = os.path.abspath(os.path.dirname(local.exe)) + ":" + local.env["PATH"]
     broken = os.path.join(local.home, "broken.toml")
     with open(broken, "w") as f:
@@ -178,10 +174,10 @@ def test_server_start_status_stop(server, local):
         assert started["url"].startswith("http://127.0.0.1:")
         assert local.json("server", "status")["status"] == "running"
         assert local("server", "start", "--config-file", config).returncode == 1
-        with open(os.path.join(local.home, "data", "api-key")) as f:
+        with open(os.path.join(own.data, "api-key")) as f:
             key = f.read().strip()
         assert local.json("--domain", started["url"], "--api-key", key, "sandbox", "list")["items"] == []
     finally:
         local.ok("server", "stop")
-        sweep(server.name[:-1] + "x")
+        own.close()
     assert local("server", "status").returncode == 1
