@@ -66,8 +66,9 @@ int net6_bridge(struct net6 *s, struct netlink *host, int index, uint32_t gatewa
     const char *bridge = s->forward.bridge;
     if (s->on) {
         struct ip gateway = net6_addr(s, gateway4);
-        int r = forward6_start(&s->forward);
-        r = r < 0 ? r : net6_link(host, bridge, index, NULL, &gateway, NULL);
+        /* The address first: it tells a server that stops meanwhile to leave forwarding on. */
+        int r = net6_link(host, bridge, index, NULL, &gateway, NULL);
+        r = r < 0 ? r : forward6_start(&s->forward);
         if (r == 0) {
             return 0;
         }
