@@ -11,12 +11,11 @@ import pytest
 import vaultnet
 from egressnet import wait_for
 from osbserver import Server
-from sandboxworld import World
+from secureworld import SecureWorld
 from test_sandbox import api, policy, worker
 
 SECRET = "sandbox-secret"
 URL = "https://good.test"
-SUPPORT = os.path.join(os.path.dirname(__file__), "..", "..", "support")
 
 JAVA = """
 import java.net.*;
@@ -42,31 +41,10 @@ CLIENTS = {
 BARE = ("curl", "urllib", "wget", "openssl", "java")
 
 
-class SecureWorld(World):
-    """The same, with an HTTPS server in the place of the others, and an authority that only the sidecar knows."""
-
+class GitWorld(SecureWorld):
     def __init__(self):
         super().__init__()
-        os.chmod(self.dir, 0o755)
-        self.trust = f"{self.dir}/trust"
-        os.mkdir(self.trust)
-        sh = lambda *a: subprocess.run(a, check=True, capture_output=True, cwd=self.dir)  # noqa: E731
-        sh("openssl", "req", "-x509", "-newkey", "ec", "-pkeyopt", "ec_paramgen_curve:P-256", "-nodes", "-keyout", "ca.key", "-out",
-           "trust/ca.pem", "-days", "2", "-subj", "/CN=world", "-addext", "basicConstraints=critical,CA:TRUE")
-        sh("openssl", "req", "-newkey", "ec", "-pkeyopt", "ec_paramgen_curve:P-256", "-nodes", "-keyout", "s.key", "-subj", "/CN=good.test",
-           "-out", "s.csr")
-        with open(f"{self.dir}/ext", "w") as f:
-            f.write("subjectAltName=DNS:good.test\n")
-        sh("openssl", "x509", "-req", "-in", "s.csr", "-CA", "trust/ca.pem", "-CAkey", "ca.key", "-CAcreateserial", "-days", "2", "-extfile",
-           "ext", "-out", "s.crt")
-        sh("openssl", "rehash", "trust")
         self.git()
-        self.procs[1].terminate()
-        self.procs[1].wait(20)
-        p = subprocess.Popen(["ip", "netns", "exec", self.ns, "/usr/bin/python3", f"{SUPPORT}/echo_server.py", self.good, "443",
-                              f"{self.dir}/s.crt", f"{self.dir}/s.key", self.dir], stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, text=True)
-        self.procs[1] = p
-        assert p.stdout.readline() == "ready\n"
 
     def git(self):
         """A repository that a plain file server can serve, at /files/r.git."""
@@ -84,7 +62,7 @@ class SecureWorld(World):
 
 @pytest.fixture(scope="module")
 def world():
-    w = SecureWorld()
+    w = GitWorld()
     yield w
     w.close()
 
@@ -94,7 +72,7 @@ def small_image(path, files, links):
     for d in ("bin", "etc", "proc", "dev", "sys", "tmp", "root", "opt"):
         os.makedirs(f"{path}/{d}")
     shutil.copy("/usr/bin/busybox" if os.path.exists("/usr/bin/busybox") else "/bin/busybox", f"{path}/bin/busybox")
-    for name in ("sh", "cat", "sleep", "grep", "ls", "head", "echo"):
+    for name in ("sh", "cat", "sleep", "grep", "ls", "head", "echo", "tr"):
         os.symlink("busybox", f"{path}/bin/{name}")
     for name, text in files.items():
         os.makedirs(os.path.dirname(f"{path}/{name}"), exist_ok=True)
@@ -113,7 +91,8 @@ def server(world):
                                         "etc/pki/ca-trust/source/anchors/x": ""},
                 {"etc/pki/tls/certs/ca-bundle.crt": "/etc/pki/ca-trust/extracted/pem/tls-ca-bundle.pem", "etc/ssl/certs": "../pki/tls/certs",
                  "etc/pki/tls/cert.pem": "certs/ca-bundle.crt"})
-    small_image(f"{world.dir}/bare", {}, {})
+    small_image(f"{world.dir}/bare", {"etc/firefox/policies/policies.json": '{"policies": {"DisableTelemetry": true}}',
+                                      "etc/conf/chromium/x": ""}, {"etc/chromium": "conf/chromium"})
     s = Server(f'[oci]\ndns = ["{world.dns}"]\n[oci.rootfs]\n' +
                "".join(f'"{n}" = "{world.dir}/{n}"\n' for n in ("alpine", "redhat", "bare")))
     s.env["OPENSANDBOX_EGRESS_MITMPROXY_UPSTREAM_TRUST_DIR"] = world.trust
@@ -200,6 +179,15 @@ def test_the_image_keeps_what_it_trusted(server, box):
     assert private == "0"
 
 
+def test_browsers_are_told(server, box):
+    """Chromium and Firefox look at no store, but read policies."""
+    out, _ = said(server, box, "cat /etc/firefox/policies/policies.json | tr -d '\\n '; echo; cat /etc/chromium/policies/managed/*.json; echo; "
+                  "cat /etc/opt/chrome/policies/managed/*.json; echo; grep -v -e --- $NODE_EXTRA_CA_CERTS | tr -d '\\n'")
+    firefox, chromium, chrome, der = out.split("\n")
+    assert json.loads(firefox) == {"policies": {"Certificates": {"Install": ["/etc/opensandbox-egress-ca.pem"]}}}
+    assert json.loads(chromium) == json.loads(chrome) == {"CACertificates": [der]}
+
+
 def test_images_of_other_kinds(server, world):
     mark = "grep -c '# opensandbox-egress: the authority'"
     id = sandbox(server, "alpine", "128Mi")
@@ -215,6 +203,10 @@ def test_images_of_other_kinds(server, world):
     id = sandbox(server, "bare", "128Mi")
     out, _ = said(server, id, f"{mark} $SSL_CERT_FILE; ls /etc | grep -c ssl; echo")
     assert out.split() == ["1", "0"]
+    # What the image has for its browsers stays, links too.
+    out, _ = said(server, id, "cat /etc/firefox/policies/policies.json | tr -d '\\n '; echo; ls /etc/chromium")
+    assert json.loads(out.split("\n")[0]) == {"policies": {"DisableTelemetry": True, "Certificates": {
+        "Install": ["/etc/opensandbox-egress-ca.pem"]}}} and out.split("\n")[1:] == ["x"]
     server.delete(id)
 
 

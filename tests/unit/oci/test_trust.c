@@ -18,6 +18,7 @@
 #include "base/fd.h"
 #include "base/must.h"
 #include "base/sha1.h"
+#include "server/runtime/oci/browser.h"
 #include "server/runtime/oci/keystore.h"
 #include "server/runtime/oci/merged.h"
 
@@ -162,6 +163,38 @@ static void test_keystore(void **state)
     buf_done(&more);
 }
 
+static void test_browsers(void **state)
+{
+    struct buf out = BUF_INIT(BROWSER_POLICY_MAX);
+    assert_int_equal(browser_firefox(STR(""), "/ca.pem", &out), 0);
+    struct buf again = BUF_INIT(BROWSER_POLICY_MAX);
+    assert_int_equal(browser_firefox(buf_str(&out), "/ca.pem", &again), 0);
+    assert_string_equal(buf_cstr(&again), buf_cstr(&out)); /* not twice */
+    buf_clear(&out);
+    assert_int_equal(
+        browser_firefox(STR("{\"policies\":{\"DisableTelemetry\":true,\"Certificates\":"
+                            "{\"Install\":[\"own.pem\"]}}}"),
+                        "/ca.pem", &out),
+        0);
+    assert_non_null(strstr(buf_cstr(&out), "DisableTelemetry"));
+    assert_non_null(strstr(buf_cstr(&out), "own.pem"));
+    assert_non_null(strstr(buf_cstr(&out), "/ca.pem"));
+    const char *odd[] = {"{", "[]", "{\"policies\":[]}", "{\"policies\":{\"Certificates\":1}}",
+                         "{\"policies\":{\"Certificates\":{\"Install\":\"x\"}}}"};
+    for (size_t i = 0; i < ARRAY_LEN(odd); i++) {
+        assert_int_equal(browser_firefox(str_from(odd[i]), "/ca.pem", &out), -EINVAL);
+    }
+    buf_clear(&out);
+    assert_int_equal(browser_chromium(STR("# text\n-----BEGIN CERTIFICATE-----\nAAAA\nBB==\n"
+                                          "-----END CERTIFICATE-----\n-----BEGIN CERTIFICATE-----\n"
+                                          "CC\n-----END CERTIFICATE-----\n-----BEGIN"),
+                                      &out),
+                     0);
+    assert_string_equal(buf_cstr(&out), "{\"CACertificates\":[\"AAAABB==\",\"CC\"]}");
+    buf_done(&out);
+    buf_done(&again);
+}
+
 int main(void)
 {
 #define T(f) cmocka_unit_test_setup_teardown(f, setup, teardown)
@@ -169,6 +202,7 @@ int main(void)
         T(test_layers_and_links),
         T(test_what_a_layer_hides),
         T(test_keystore),
+        cmocka_unit_test(test_browsers),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -2,9 +2,9 @@
  *
  * Programs look for authorities in many places: the file or the directory of the system's store
  * (OpenSSL, GnuTLS, Go), anchors that a tool of the distribution makes the store from, a bundle of
- * their own (Node, Python requests), Java's store. Every place that the image has gets the
- * authority beside what is there; a bundle and a Java store of ours, and variables that name them,
- * serve the rest. What an earlier sandbox left in a snapshot is taken out again. */
+ * their own (Node, Python requests), Java's store, policies of browsers. Every place that the image
+ * has gets the authority beside what is there; a bundle and a Java store of ours, and variables
+ * that name them, serve the rest. What an earlier sandbox left in a snapshot is taken out again. */
 
 #include "server/runtime/oci/trust.h"
 
@@ -20,6 +20,7 @@
 #include "base/cleanup.h"
 #include "base/fd.h"
 #include "base/must.h"
+#include "server/runtime/oci/browser.h"
 #include "server/runtime/oci/keystore.h"
 #include "server/runtime/oci/merged.h"
 
@@ -54,6 +55,15 @@ static const char *const anchors[] = {
 static const char *const java_stores[] = {
     "etc/ssl/certs/java/cacerts", "etc/pki/ca-trust/extracted/java/cacerts",
     "var/lib/ca-certificates/java-cacerts", "opt/java/openjdk/lib/security/cacerts"};
+
+/* Firefox; Debian's has its own name. */
+static const char *const firefox_policies[] = {"etc/firefox/policies/policies.json",
+                                               "etc/firefox-esr/policies/policies.json"};
+/* Chromium; Chrome, and the one for tests; Edge; Brave. All files of the directory count. */
+static const char *const chromium_policies[] = {
+    "etc/chromium/policies/managed", "etc/opt/chrome/policies/managed",
+    "etc/opt/chrome_for_testing/policies/managed", "etc/opt/edge/policies/managed",
+    "etc/brave/policies/managed"};
 
 struct trust {
     const struct rootfs *image;
@@ -251,6 +261,57 @@ static int extend_java(struct trust *t)
     return r;
 }
 
+/* May what is not there be made, without hiding a link or a file of the image's above it? */
+static bool can_be_made(struct trust *t, const char *path)
+{
+    char dir[PATH_MAX];
+    struct merged m;
+    for (const char *slash = strchr(path, '/'); slash; slash = strchr(slash + 1, '/')) {
+        (void)snprintf(dir, sizeof(dir), "%.*s", (int)(slash - path), path);
+        int found = merged_find(t->image, dir, &m);
+        if (found < 0) {
+            return found == -ENOENT;
+        }
+        if (!S_ISDIR(m.st.st_mode) || strcmp(m.path, dir) != 0) {
+            return false;
+        }
+    }
+    return true;
+}
+
+/* Browsers may be installed later, so whether they are there is not asked. */
+static int tell_browsers(struct trust *t)
+{
+    cleanup_(buf_done) struct buf old = BUF_INIT(BROWSER_POLICY_MAX),
+                                  new = BUF_INIT(BROWSER_POLICY_MAX);
+    char path[PATH_MAX + 32];
+    struct merged m;
+    int r = 0;
+    for (size_t i = 0; r == 0 && i < ARRAY_LEN(firefox_policies); i++) {
+        const char *file = firefox_policies[i];
+        buf_clear(&old);
+        buf_clear(&new);
+        bool has = merged_find(t->image, file, &m) == 0;
+        /* What the image has there, and cannot be understood, is not for us to replace. */
+        if ((has ? merged_read(t->image, &m, &old) == 0 : can_be_made(t, file)) &&
+            browser_firefox(buf_str(&old), "/" CA_FILE, &new) == 0) {
+            r = write_upper(t, has ? m.path : file, buf_str(&new));
+        }
+    }
+    buf_clear(&new);
+    r = r < 0 ? r : browser_chromium(buf_str(&t->ca), &new);
+    for (size_t i = 0; r == 0 && i < ARRAY_LEN(chromium_policies); i++) {
+        (void)snprintf(path, sizeof(path), "%s/opensandbox-egress.json", chromium_policies[i]);
+        if (merged_find(t->image, chromium_policies[i], &m) == 0 && S_ISDIR(m.st.st_mode)) {
+            (void)snprintf(path, sizeof(path), "%s/opensandbox-egress.json", m.path);
+        } else if (!can_be_made(t, path)) {
+            continue;
+        }
+        r = write_upper(t, path, buf_str(&new));
+    }
+    return r;
+}
+
 int trust_write(const struct rootfs *image, int home_fd, int rw_fd, struct err *e)
 {
     cleanup_(trust_done) struct trust t = {
@@ -273,5 +334,6 @@ int trust_write(const struct rootfs *image, int home_fd, int rw_fd, struct err *
     r = r < 0 ? r : add_hashed(&t);
     r = r < 0 ? r : add_anchors(&t);
     r = r < 0 ? r : extend_java(&t);
+    r = r < 0 ? r : tell_browsers(&t);
     return r < 0 ? err_sys(e, r, "write the trusted certificates of the sandbox") : 0;
 }
