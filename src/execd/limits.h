@@ -50,6 +50,7 @@
 #define EXECD_KERNEL_HANG_MS 60000u /* a kernel that takes no code, or is stopped, is ended */
 #define EXECD_KERNEL_IDLE_MS 10000u /* from a run's reply to the last of its output */
 #define EXECD_KERNEL_TAIL 2048      /* end of a kernel's own output, for messages */
+#define EXECD_COMPLAINT_MAX 8192    /* end of a run's stderr, for errors without words */
 #define EXECD_JUPYTER_ANSWER_MAX (1u << 20) /* body of an answer of Jupyter's REST interface */
 
 /* PTY */

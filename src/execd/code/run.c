@@ -18,6 +18,7 @@
 #include "base/clock.h"
 #include "base/must.h"
 #include "base/utf8.h"
+#include "execd/code/complaint.h"
 #include "execd/code/context.h"
 #include "execd/event.h"
 #include "execd/limits.h"
@@ -54,6 +55,7 @@ struct code_run {
     struct json *error;   /* content of what failed, told at the end */
     struct json *pending; /* content of a `stream` message that is being sent */
     size_t sent;          /* bytes of its text */
+    struct complaint complaint;
     struct io_timer late;
     struct io_timer interrupt;
     bool interrupt_waits, interrupt_sent, interrupted; /* interrupted: in vain, and killed */
@@ -67,21 +69,26 @@ static void run_free(struct code_run *r)
     io_timer_stop(&r->watch);
     json_free(r->error);
     json_free(r->pending);
+    complaint_done(&r->complaint);
     free(r->code);
     free(r);
 }
 
 /* ---- the end ---- */
 
-static void add_error(struct buf *out, const struct json *content)
+static void add_error(struct buf *out, struct code_run *r)
 {
-    struct str ename = json_str(json_get(content, "ename"));
-    struct str evalue = json_str(json_get(content, "evalue"));
-    const struct json *trace = json_get(content, "traceback");
+    struct str ename = json_str(json_get(r->error, "ename"));
+    struct str evalue = json_str(json_get(r->error, "evalue"));
+    const struct json *trace = json_get(r->error, "traceback");
     size_t n = json_len(trace);
     const char **lines = xcalloc(n + 1, sizeof(*lines));
     for (size_t i = 0; i < n; i++) {
         lines[i] = json_cstr(json_item(trace, i)); /* NULL ones are left out */
+    }
+    if (evalue.n == 0 && ename.n == 0 && n == 0) {
+        complaint_read(&r->complaint, &ename, &evalue);
+        lines[n++] = buf_cstr(&r->complaint.tail);
     }
     event_add_error(out, ename.n ? ename : STR("Error"), evalue, lines, n, clock_wall_ms());
     free(lines);
@@ -116,7 +123,7 @@ static void finish(struct code_run *r)
     if (ok) {
         event_add_complete(&out, (int64_t)(clock_mono_ms() - r->started_ms), clock_wall_ms());
     } else {
-        add_error(&out, r->error);
+        add_error(&out, r);
         if (buf_failed(&out)) {
             buf_clear(&out);
             event_add_error(&out, json_str(json_get(r->error, "ename")),
@@ -297,7 +304,9 @@ static void on_result(struct code_run *r, const struct kernel_message *m, bool c
 static void on_reply(struct code_run *r, const struct json *content)
 {
     struct str status = json_str(json_get(content, "status"));
-    if (str_eq(status, STR("aborted")) && !r->interrupt_sent && r->attempts++ < ABORTED_MAX) {
+    bool aborted =
+        str_eq(status, STR("aborted")) || str_eq(status, STR("abort")); /* tslab's word */
+    if (aborted && !r->interrupt_sent && r->attempts++ < ABORTED_MAX) {
         r->again = true;
         io_timer_start(&r->late, ABORTED_MS);
         return;
@@ -332,6 +341,9 @@ static void deliver(struct code_run *r, const struct kernel_message *m)
     } else if (strcmp(m->type, "stream") == 0) {
         r->pending = json_ref(m->content);
         r->sent = 0;
+        if (str_eq(json_str(json_get(m->content, "name")), STR("stderr"))) {
+            complaint_add(&r->complaint, json_str(json_get(m->content, "text")));
+        }
     } else if (strcmp(m->type, "execute_result") == 0) {
         on_result(r, m, true, false);
     } else if (strcmp(m->type, "display_data") == 0) {
@@ -463,6 +475,7 @@ void code_run_start(struct context *c, struct http_req *req, struct str code)
     r->es = (struct event_stream){.x = c->x, .on_writable = on_writable, .on_gone = on_gone};
     r->started_ms = clock_mono_ms();
     rand_uuid(r->msg_id);
+    complaint_init(&r->complaint);
     io_timer_init(&r->late, c->x->loop, on_late);
     io_timer_init(&r->interrupt, c->x->loop, on_interrupt_timer);
     io_timer_init(&r->watch, c->x->loop, on_watch);
