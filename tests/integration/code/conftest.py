@@ -1,4 +1,5 @@
-"""Code contexts against real kernels: execd by itself, and execd in front of a Jupyter server.
+"""Code contexts against real kernels: execd by itself, execd in front of a Jupyter server, and execd in sandboxes of
+the code interpreter's image on both runtimes.
 
 Everything here runs in a network namespace of its own: libzmq looks at all interfaces each time it
 binds, and other tests make and remove them by the hundred.
@@ -14,17 +15,24 @@ import sys
 import pytest
 
 HERE = os.path.dirname(os.path.abspath(__file__))
-sys.path.insert(0, os.path.join(HERE, "../execd"))
+sys.path[:0] = [os.path.join(HERE, "../../support"), os.path.join(HERE, "../execd")]
 spec = importlib.util.spec_from_file_location("execd_conftest", os.path.join(HERE, "../execd/conftest.py"))
 execd_conftest = importlib.util.module_from_spec(spec)
 spec.loader.exec_module(execd_conftest)
 
+import codeimage  # noqa: E402
+from dockerbox import Engine, find  # noqa: E402
+from dockerserver import DockerServer  # noqa: E402
 from execd_client import Events  # noqa: E402
+from osbserver import BIN, Server  # noqa: E402
 
 Execd, wait_for, WAIT = execd_conftest.Execd, execd_conftest.wait_for, 120
 PYTHON = "/usr/bin/python3"
 TOKEN = "a-token/with+odd=characters"
 PORT = 48771  # nobody else is in this namespace
+# The image is unpacked by the server and by the engine, and thrown away again: thousands of files that need no disk.
+if os.path.isdir("/dev/shm") and shutil.disk_usage("/dev/shm").free > 12 << 30:
+    os.environ.setdefault("OSB_TEST_TMP", "/dev/shm")
 
 
 def have(*modules):
@@ -132,18 +140,109 @@ def start(tmp, env, args=()):
     return Execd(tmp / "execd.log", args, env=full, unset=("JUPYTER_HOST", "JUPYTER_TOKEN"))
 
 
-@pytest.fixture(scope="module", params=["local", "jupyter"])
-def code(request, tmp_path_factory):
-    """A client of an execd with either kind of kernel."""
-    env = {}
-    if request.param == "jupyter":
-        env = {"JUPYTER_HOST": request.getfixturevalue("jupyter"), "JUPYTER_TOKEN": TOKEN}
-    e = start(tmp_path_factory.mktemp("execd"), env)
-    client = Code(e)
+def ended_well(execd):
+    assert execd.stop() == 0, execd.log()
+    assert "ERROR: " not in execd.log() and "runtime error" not in execd.log(), execd.log()
+
+
+@pytest.fixture(scope="module")
+def local(tmp_path_factory):
+    e = start(tmp_path_factory.mktemp("execd"), {})
+    yield e
+    ended_well(e)
+
+
+@pytest.fixture(scope="module")
+def remote(tmp_path_factory, jupyter):
+    e = start(tmp_path_factory.mktemp("execd"), {"JUPYTER_HOST": jupyter, "JUPYTER_TOKEN": TOKEN})
+    yield e
+    ended_well(e)
+
+
+# ---- in sandboxes ----
+def image():
+    """(directory, archive), or a skip."""
+    if os.geteuid() != 0:
+        pytest.skip("sandboxes need root")
+    if os.environ.get("OSB_FLAVOUR") == "asan":
+        pytest.skip("execd in sandboxes is the same program")
+    return codeimage.build()
+
+
+@pytest.fixture(scope="session")
+def embedded_server():
+    """Has the image twice: imported from its archive, and as a directory."""
+    directory, archive = image()
+    s = Server(f'[oci.rootfs]\ncode-interpreter = "{directory}"\n')
+    try:
+        s.start()
+        env = dict(os.environ, HOME=s.dir, OPEN_SANDBOX_DOMAIN=s.url, OPEN_SANDBOX_API_KEY=s.key)
+        subprocess.run([os.path.join(BIN, "osb"), "image", "import", archive, "--name", codeimage.NAME], env=env, check=True,
+                       stdout=subprocess.DEVNULL)
+        yield s
+    finally:
+        s.close()
+
+
+@pytest.fixture(scope="session")
+def docker_server():
+    archive = image()[1]
+    if not find("dockerd"):
+        pytest.skip("a Docker engine needs the package docker.io")
+    e = Engine(runtimes=False)
+    try:
+        e.start()
+        with open(archive, "rb") as f:
+            e.ok("POST", "/images/load?quiet=1", raw=f, timeout=300)
+        s = DockerServer(e)
+        try:
+            yield s.start()
+        finally:
+            s.close()
+    finally:
+        e.close()
+
+
+@pytest.fixture(params=["embedded", "docker"])
+def server(request):
+    return request.getfixturevalue(request.param + "_server")
+
+
+@pytest.fixture
+def sandbox():
+    made = []
+
+    def make(server, **fields):
+        made.append(codeimage.Sandbox(server, **fields))
+        return Code(made[-1])
+
+    yield make
+    for s in made:
+        s.kill()
+
+
+@pytest.fixture(scope="session")
+def sandbox_of(request):
+    """One sandbox of each runtime for all who ask for no more: sandbox_of("docker")."""
+    made = {}
+
+    def get(runtime):
+        if runtime not in made:
+            made[runtime] = codeimage.Sandbox(request.getfixturevalue(runtime + "_server"))
+        return Code(made[runtime])
+
+    yield get
+    for s in made.values():
+        s.kill()
+
+
+@pytest.fixture(scope="module", params=["local", "remote", "embedded", "docker"])
+def code(request):
+    """A client of an execd: with kernels of its own, with those of a Jupyter server, and in a sandbox of either runtime."""
+    own = request.param in ("local", "remote")
+    client = Code(request.getfixturevalue(request.param)) if own else request.getfixturevalue("sandbox_of")(request.param)
     client.kind = request.param
-    yield client
-    assert e.stop() == 0, e.log()
-    assert "ERROR: " not in e.log() and "runtime error" not in e.log(), e.log()
+    return client
 
 
 @pytest.fixture
@@ -156,8 +255,7 @@ def launch(tmp_path):
 
     yield make
     for e in started:
-        assert e.stop() == 0, e.log()
-        assert "ERROR: " not in e.log() and "runtime error" not in e.log(), e.log()
+        ended_well(e)
 
 
 @pytest.fixture(scope="module")

@@ -1,7 +1,9 @@
-"""What a client of the code interpreter sees, the same with both kinds of kernels."""
+"""What a client of the code interpreter sees, the same with both kinds of kernels and in sandboxes of both runtimes."""
 
 import base64
+import concurrent.futures
 import json
+import os
 import threading
 import uuid
 
@@ -217,6 +219,22 @@ def test_contexts_run_at_once(code):
     assert found == {i: [str(i * 10)] for i in range(3)}
     for c in ids:
         assert code.delete(c).status_code == 200
+
+
+@pytest.mark.skipif(os.environ.get("OSB_FLAVOUR") == "asan", reason="twenty kernels are started once, not twice")
+def test_twenty_contexts_at_once(code):
+    before = set(code.contexts())
+    with concurrent.futures.ThreadPoolExecutor(4) as pool:
+        ids = list(pool.map(lambda i: code.create(), range(20)))
+    assert len(set(ids)) == 20 and set(code.contexts()) - before == set(ids)
+    with concurrent.futures.ThreadPoolExecutor(20) as pool:
+        assert all(not ev.error for ev in pool.map(lambda i: code.run(f"z = {i}", ids[i]), range(20)))
+        assert [texts(ev) for ev in pool.map(lambda c: code.run("z", c), ids)] == [[str(i)] for i in range(20)]
+    if code.kind == "local":
+        assert code.execd.rss_kb() < 8192
+    with concurrent.futures.ThreadPoolExecutor(4) as pool:
+        assert {r.status_code for r in pool.map(code.delete, ids)} == {200}
+    assert set(code.contexts()) == before
 
 
 @pytest.mark.parametrize("body,text", [

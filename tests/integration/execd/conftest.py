@@ -28,6 +28,7 @@ def wait_for(condition, what="condition", timeout=WAIT):
 class Execd:
     """A running execd. `wrap` goes in front of its command line (unshare, setpriv, ...)."""
 
+    prefix, headers = "", {}  # what goes in front of each path and with each request
     ends_with = (0, -signal.SIGTERM, -signal.SIGKILL)  # what `launch` accepts in the end
 
     def __init__(self, log, args=(), env=None, wrap=(), init=None, cwd="/", binary=EXECD, unset=(),

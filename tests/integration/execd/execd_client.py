@@ -95,7 +95,8 @@ class Raw:
         self.sock.connect(("127.0.0.1", execd.port))
         self.buf = bytearray()
         data = b"" if body is None else body if isinstance(body, bytes) else json.dumps(body).encode()
-        head = f"{method} {path} HTTP/1.1\r\nHost: x\r\n" + "".join(h + "\r\n" for h in headers)
+        own = "".join(f"{k}: {v}\r\n" for k, v in execd.headers.items())
+        head = f"{method} {execd.prefix}{path} HTTP/1.1\r\nHost: x\r\n{own}" + "".join(h + "\r\n" for h in headers)
         if body is not None:
             head += f"Content-Length: {len(data)}\r\n"
         self.sock.sendall(head.encode() + b"\r\n" + data)
