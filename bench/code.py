@@ -1,7 +1,6 @@
 """Code contexts against a plain Jupyter client: the first result, cold and with a kernel started
 ahead, and the latency of `1+1` in a context that is there. The kernel is the same, Debian's
-ipykernel, so what differs is how it is reached. And the code interpreter's image through the server: the first result of a
-sandbox, made for it and out of a warm pool."""
+ipykernel, so what differs is how it is reached. code_image.py measures whole sandboxes."""
 
 import os
 import sys
@@ -15,7 +14,7 @@ import statistics  # noqa: E402
 import subprocess  # noqa: E402
 import time  # noqa: E402
 
-from common import BIN, ROOT, TempDir, free_port, table, wait_port, write_json  # noqa: E402
+from common import BIN, TempDir, free_port, table, wait_port, write_json  # noqa: E402
 
 NAME = "code"
 
@@ -108,82 +107,7 @@ def measure(rounds, n):
             "rss_kb": rss}
 
 
-def ask(server, path, body):
-    r = server.session.request("POST", server.url + path, json=body, headers={"OPEN-SANDBOX-API-KEY": server.key}, timeout=120)
-    assert r.status_code < 300, r.text
-    return r
-
-
-def first_code(server, body):
-    """Milliseconds from create to the first result, and of these what the code took once the sandbox was there."""
-    start = time.perf_counter()
-    id = ask(server, "/v1/sandboxes", body).json()["id"]
-    created = time.perf_counter()
-    r = ask(server, f"/v1/sandboxes/{id}/proxy/44772/code", {"code": "1+1", "context": {"language": "python"}})
-    end = time.perf_counter()
-    assert b'"execution_complete"' in r.content, r.content
-    server.delete(id)
-    return (end - start) * 1e3, (end - created) * 1e3
-
-
-def kernel_cpu(server):
-    """Clock ticks that the kernels of the sandboxes have used: none more means that they are up."""
-    total = 0
-    for pid in server.processes():
-        try:
-            with open(f"/proc/{pid}/cmdline", "rb") as f:
-                if b"ipykernel_launcher" in f.read():
-                    with open(f"/proc/{pid}/stat") as g:
-                        total += int(g.read().rsplit(")", 1)[1].split()[11])
-        except OSError:
-            continue
-    return total
-
-
-def await_idle_kernels(server):
-    last, same = -1, 0
-    while same < 5:
-        time.sleep(0.1)
-        now = kernel_cpu(server)
-        same = same + 1 if now == last and now > 0 else 0
-        last = now
-
-
-def through_server(rounds):
-    sys.path.append(os.path.join(ROOT, "tests", "support"))
-    import codeimage
-    from osbserver import Server, wait_for
-    directory, _ = codeimage.build()
-    template = {"image": {"uri": "code-interpreter"}, "entrypoint": [codeimage.ENTRY], "env": {"EXECD_CODE_PRESTART": "python"},
-                "resourceLimits": {"memory": "1Gi"}}
-    server = Server(f'[log]\nlevel = "info"\n[oci.rootfs]\ncode-interpreter = "{directory}"\n')
-    try:
-        server.start()
-        cold = [first_code(server, {**template, "timeout": 600}) for _ in range(rounds)]
-        server.ok("POST", "/v1/pools", {"name": "code", "template": template,
-                                        "capacitySpec": {"bufferMin": 1, "bufferMax": 1, "poolMin": 0, "poolMax": 100}})
-        warm = []
-        for _ in range(rounds):
-            wait_for("a member", lambda: server.ok("GET", "/v1/pools/code")["status"]["available"] == 1)
-            await_idle_kernels(server)
-            warm.append(first_code(server, {"extensions": {"poolRef": "code"}, "env": {"A": "b"}, "timeout": 600}))
-    finally:
-        server.close()
-    return {"cold_ms": cold, "pool_ms": warm}
-
-
 def run(opts):
-    plain_and_execd(opts)
-    data = through_server(max(5, opts.rounds))
-    write_json(NAME + "_pool", data)
-    rows = []
-    for i, what in enumerate(("create to the first result", "the first result, once created")):
-        cold, warm = (statistics.median(v[i] for v in data[k]) for k in ("cold_ms", "pool_ms"))
-        rows.append([what, f"{cold:.0f} ms", f"{warm:.1f} ms", "< 50 ms"])
-    table("1+1 in a sandbox of the code interpreter (median)", ["", "made for it", "out of a pool", "target"], rows)
-
-
-def plain_and_execd(opts):
     """In a network namespace of its own: libzmq looks at every interface there is when it binds."""
     script = f'ip link set lo up && exec /usr/bin/python3 "{os.path.abspath(__file__)}" {opts.rounds} {300 if opts.full else 100}'
     out = subprocess.run(["unshare", "--net", "sh", "-c", script], check=True, capture_output=True, text=True).stdout

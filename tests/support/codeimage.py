@@ -2,6 +2,7 @@
 
 A language whose registry does not answer is not in it: `languages()` says which are."""
 
+import contextlib
 import fcntl
 import glob
 import hashlib
@@ -13,6 +14,9 @@ import urllib.parse
 
 import pytest
 import requests
+from dockerbox import Engine
+from dockerserver import DockerServer
+from osbserver import Server
 
 ROOT = os.path.dirname(os.path.dirname(os.path.dirname(os.path.abspath(__file__))))
 RECIPE = os.path.join(ROOT, "images", "code-interpreter")
@@ -103,6 +107,37 @@ class Sandbox:
     def kill(self):
         self.http.close()
         self.server.delete(self.id)
+
+
+@contextlib.contextmanager
+def embedded(config=""):
+    """A server that has the image twice: imported from its archive as NAME, and its directory as `code-interpreter`."""
+    directory, archive = build()
+    s = Server(f'{config}\n[oci.rootfs]\ncode-interpreter = "{directory}"\n')
+    try:
+        s.start()
+        env = dict(os.environ, HOME=s.dir, OPEN_SANDBOX_DOMAIN=s.url, OPEN_SANDBOX_API_KEY=s.key)
+        subprocess.run([os.path.join(s.bin, "osb"), "image", "import", archive, "--name", NAME], env=env, check=True, stdout=subprocess.DEVNULL)
+        yield s
+    finally:
+        s.close()
+
+
+@contextlib.contextmanager
+def docker(config=""):
+    """A server on an engine that has loaded the archive."""
+    e = Engine(runtimes=False)
+    try:
+        e.start()
+        with open(build()[1], "rb") as archive:
+            e.ok("POST", "/images/load?quiet=1", raw=archive, timeout=600)
+        s = DockerServer(e, config)
+        try:
+            yield s.start()
+        finally:
+            s.close()
+    finally:
+        e.close()
 
 
 if __name__ == "__main__":

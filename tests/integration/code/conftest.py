@@ -21,10 +21,8 @@ execd_conftest = importlib.util.module_from_spec(spec)
 spec.loader.exec_module(execd_conftest)
 
 import codeimage  # noqa: E402
-from dockerbox import Engine, find  # noqa: E402
-from dockerserver import DockerServer  # noqa: E402
+from dockerbox import find  # noqa: E402
 from execd_client import Events  # noqa: E402
-from osbserver import BIN, Server  # noqa: E402
 
 Execd, wait_for, WAIT = execd_conftest.Execd, execd_conftest.wait_for, 120
 PYTHON = "/usr/bin/python3"
@@ -160,47 +158,27 @@ def remote(tmp_path_factory, jupyter):
 
 
 # ---- in sandboxes ----
-def image():
-    """(directory, archive), or a skip."""
+def sandboxes_or_skip():
     if os.geteuid() != 0:
         pytest.skip("sandboxes need root")
     if os.environ.get("OSB_FLAVOUR") == "asan":
         pytest.skip("execd in sandboxes is the same program")
-    return codeimage.build()
 
 
 @pytest.fixture(scope="session")
 def embedded_server():
-    """Has the image twice: imported from its archive, and as a directory."""
-    directory, archive = image()
-    s = Server(f'[oci.rootfs]\ncode-interpreter = "{directory}"\n')
-    try:
-        s.start()
-        env = dict(os.environ, HOME=s.dir, OPEN_SANDBOX_DOMAIN=s.url, OPEN_SANDBOX_API_KEY=s.key)
-        subprocess.run([os.path.join(BIN, "osb"), "image", "import", archive, "--name", codeimage.NAME], env=env, check=True,
-                       stdout=subprocess.DEVNULL)
+    sandboxes_or_skip()
+    with codeimage.embedded() as s:
         yield s
-    finally:
-        s.close()
 
 
 @pytest.fixture(scope="session")
 def docker_server():
-    archive = image()[1]
+    sandboxes_or_skip()
     if not find("dockerd"):
         pytest.skip("a Docker engine needs the package docker.io")
-    e = Engine(runtimes=False)
-    try:
-        e.start()
-        with open(archive, "rb") as f:
-            e.ok("POST", "/images/load?quiet=1", raw=f, timeout=300)
-        s = DockerServer(e)
-        try:
-            yield s.start()
-        finally:
-            s.close()
-    finally:
-        e.close()
+    with codeimage.docker() as s:
+        yield s
 
 
 @pytest.fixture(params=["embedded", "docker"])
