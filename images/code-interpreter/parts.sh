@@ -118,26 +118,31 @@ sql_kernel() {
     kernelspec sql /usr/bin/python3 /opt/code-interpreter/kernels/sql_kernel.py -f '{connection_file}'
 }
 
+# Compiled by the Go of that Debian: the one of this machine may be too old, or missing.
 go_kernel() {
     local bin=$out/usr/local/bin root
+    mmdebstrap --quiet --variant=extract --include=golang-go "$suite" "$work/gotool" || return 1
+    PATH=$(echo "$work"/gotool/usr/lib/go-1.*)/bin:$PATH
     mkdir -p "$work/go" "$bin" "$out/opt/go" && cd "$work/go" || return 1
     printf 'module kernels\n\ngo 1.24\n\nrequire (\n\tgithub.com/janpfeifer/gonb v0.11.3\n\tgolang.org/x/tools v0.30.0\n)\n' >go.mod
     export GOFLAGS=-mod=mod CGO_ENABLED=0
     go build -o "$bin/gonb" github.com/janpfeifer/gonb &&
         go build -o "$bin/goimports" golang.org/x/tools/cmd/goimports &&
-        kernelspec go gonb --kernel '{connection_file}' || return 1
+        kernelspec go gonb --raw_error --kernel '{connection_file}' || return 1
     # Another toolchain is a module like any other.
     root=$(GOTOOLCHAIN=go$go_version go env GOROOT) && cp -a "$root" "$out/opt/go/$go_version" &&
-        chmod -R u+w "$out/opt/go/$go_version" && rm -rf "$out/opt/go/$go_version"/{test,api,doc}
+        chmod -R u+w "$out/opt/go/$go_version" && rm -rf "$out/opt/go/$go_version"/{test,api,doc} "$work/gotool"
 }
 
 # The standard library is compiled now, and not in front of the first user of each sandbox.
 go_warm() {
-    local debian
+    local debian home
     debian=$(basename "$(readlink -f "$dir"/usr/lib/go-1.*)" | sed 's/^go-//')
     version go "$debian" "/usr/lib/go-$debian"
     printf 'package main\nimport (\n_ "bufio"\n_ "bytes"\n_ "encoding/json"\n_ "flag"\n"fmt"\n_ "math/rand"\n_ "net/http"\n_ "os/exec"\n_ "regexp"\n_ "sort"\n_ "sync"\n_ "text/template"\n_ "time"\n)\nfunc main() { fmt.Println() }\n' >"$dir/tmp/warm.go"
-    inside CGO_ENABLED=0 go build -o /tmp/warm /tmp/warm.go
+    for home in "/usr/lib/go-$debian" "/opt/go/$go_version"; do
+        inside GOROOT="$home" CGO_ENABLED=0 GOTOOLCHAIN=local "$home/bin/go" build -o /tmp/warm /tmp/warm.go
+    done
     rm -f "$dir"/tmp/warm*
 }
 
