@@ -72,13 +72,13 @@ older_python() {
 
 # Everything in it that is a shared library finds its own; what kernels import is compiled by that.
 older_python_check() {
-    local home=/opt/python/$older
+    local home=/opt/python/$older imports=${wheels/matplotlib/matplotlib.pyplot}
     inside PATH="$home/bin:/usr/bin:/bin" LC_ALL=C.UTF-8 sh -ec '
         ! ldd "$1"/bin/python3 "$1"/lib/python*/lib-dynload/*.so | grep "not found"
         python3 -m compileall -q -j 0 "$1"/lib
         shift
         for module; do python3 -c "import $module"; done
-    ' sh "$home" ssl,sqlite3,ctypes,lzma,bz2,zlib,uuid,decimal,hashlib,readline,curses ipykernel_launcher,ipykernel.kernelapp,pip $wheels ||
+    ' sh "$home" ssl,sqlite3,ctypes,lzma,bz2,zlib,uuid,decimal,hashlib,readline,curses ipykernel_launcher,ipykernel.kernelapp,pip $imports ||
         { rm -rf "$dir$home"; return 1; }
 }
 
@@ -146,7 +146,8 @@ go_warm() {
     rm -f "$dir"/tmp/warm*
 }
 
-# Byte code, which otherwise the first kernel of each sandbox would compile.
+# Byte code, which otherwise the first kernel of each sandbox would compile, and matplotlib's list of fonts.
 compile() {
     inside python3 -m compileall -q -j 0 /usr/lib/python3/dist-packages /usr/local/lib/python"$python" /opt/code-interpreter/kernels >/dev/null 2>&1 || true
+    [ -z "$wheels" ] || inside LC_ALL=C.UTF-8 python3 -c 'import matplotlib.pyplot'
 }
