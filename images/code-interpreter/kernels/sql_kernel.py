@@ -5,6 +5,7 @@ SQL_DATABASE names. Each statement gives {"columns": [...], "rows": [[...]]}, as
 import html
 import json
 import os
+import re
 import signal
 import socket
 import sqlite3
@@ -13,6 +14,9 @@ from ipykernel.kernelapp import IPKernelApp
 from ipykernel.kernelbase import Kernel
 
 MAX_ROWS = 10_000
+# What a semicolon may be in without ending a statement, closed or not; each byte is looked at once.
+TOKEN = re.compile(r"""'[^']*(?:'|\Z)|"[^"]*(?:"|\Z)|`[^`]*(?:`|\Z)|--[^\n]*|/\*.*?(?:\*/|\Z)|;""", re.S)
+TRIGGER = re.compile(r"(?:\s|--[^\n]*\n|/\*.*?\*/)*(?:EXPLAIN\s+)?CREATE\s+(?:TEMP\s+|TEMPORARY\s+)?TRIGGER\b", re.I | re.S)
 PORT = int(os.environ.get("SQL_PORT", "3306"))
 
 
@@ -57,13 +61,13 @@ def sqlite():
 
 def statements(text):
     """A semicolon ends one, outside of quotes, comments and the bodies of triggers."""
-    part = ""
-    for piece in text.split(";"):
-        part += piece + ";"
-        if sqlite3.complete_statement(part):
+    start = 0
+    for found in TOKEN.finditer(text):
+        part = text[start:found.end()] if found.group() == ";" else ""
+        if part and (sqlite3.complete_statement(part) if TRIGGER.match(part) else True):
             yield part
-            part = ""
-    yield part
+            start = found.end()
+    yield text[start:]
 
 
 def is_blank(statement):

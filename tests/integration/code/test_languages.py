@@ -104,6 +104,10 @@ def test_sql(launch, tmp_path):
     ev = run("INSERT INTO missing VALUES (1)")
     assert ev.error["ename"] == "DBExecError" and "missing" in ev.error["evalue"]
     assert not run("-- nothing").error
+    # Each semicolon costs the same, however many there are; and those of a trigger's body do not end it.
+    ev = run("CREATE TRIGGER twice AFTER INSERT ON t BEGIN UPDATE t SET id = id + 1 WHERE id = 7; UPDATE t SET id = id + 1 WHERE id = 8; END;\n"
+             "INSERT INTO t VALUES (7, '" + "a;" * 200_000 + "'); SELECT id, length(name) FROM t WHERE id > 2; DELETE FROM t WHERE id > 2")
+    assert rows(ev)[2] == {"columns": ["id", "length(name)"], "rows": [["9", "400000"]]}
     [long] = rows(run("WITH RECURSIVE n(i) AS (SELECT 1 UNION ALL SELECT i + 1 FROM n LIMIT 10001) SELECT i FROM n"))
     assert len(long["rows"]) == 10000 and long["truncated"]
     # The file is there for other languages, too.
