@@ -51,8 +51,36 @@ static uint64_t read_all(const char *p, size_t n, size_t piece)
     return sum;
 }
 
+/* The same bytes as the content of a message that is signed as it should be. */
+static void read_signed(struct str content)
+{
+    struct message_session s = {.id = "s", .key = "k"};
+    struct zmtp_reader r;
+    struct zmtp_message m;
+    struct message_trees trees = {0};
+    struct kernel_message message;
+    struct buf wire = BUF_INIT(READER_MAX);
+    message_add_zmtp(&wire, &s, "stream", "id", content);
+    zmtp_reader_init(&r, READER_MAX);
+    r.greeted = r.ready = true;
+    size_t room;
+    char *at = zmtp_reader_space(&r, &room);
+    if (!buf_failed(&wire) && wire.len <= room) {
+        memcpy(at, wire.p, wire.len);
+        zmtp_reader_fill(&r, wire.len);
+        must(zmtp_reader_next(&r, &m) == ZMTP_MESSAGE && !m.truncated);
+        if (message_from_zmtp(&m, &s, &trees, &message) == 0) {
+            must(strcmp(message.type, "stream") == 0 && json_is_object(message.content));
+        }
+    }
+    message_trees_done(&trees);
+    zmtp_reader_done(&r);
+    buf_done(&wire);
+}
+
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t n)
 {
+    read_signed(str_n((const char *)data, n));
     uint64_t whole = read_all((const char *)data, n, SIZE_MAX);
     must(read_all((const char *)data, n, 1) == whole);
     must(read_all((const char *)data, n, 7) == whole);

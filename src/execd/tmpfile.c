@@ -76,7 +76,7 @@ char *tmpfile_named(const char *tmp_dir, struct str content)
     for (size_t i = 0; i < N_DIRS; i++) {
         char *path = NULL;
         cleanup_close int fd = create_in(dirs[i], &path);
-        if (fd < 0) {
+        if (fd < 0 || !path) {
             continue;
         }
         /* Through this descriptor: by its name it could be something else by now. */

@@ -11,6 +11,8 @@
 
 #define SIGNATURE_LEN (2 * SHA256_LEN)
 #define HEADER_MAX 1024
+/* A broken byte becomes three: what grows beyond this is no message. */
+#define REPAIRED_MAX ((size_t)48 << 20)
 
 void message_trees_done(struct message_trees *t)
 {
@@ -116,7 +118,7 @@ static size_t escape_len(struct str s, bool *ret_ok)
  * message: bytes that are not UTF-8, NUL, and halves of surrogate pairs. */
 static void repair_json(struct buf *out, struct str in)
 {
-    cleanup_(buf_done) struct buf utf8 = BUF_INIT(3 * in.n + 1);
+    cleanup_(buf_done) struct buf utf8 = BUF_INIT(MIN(3 * in.n + 1, REPAIRED_MAX));
     (void)utf8_repair(&utf8, in);
     struct str s = buf_str(&utf8);
     while (s.n) {
@@ -138,9 +140,9 @@ static struct json *parse(struct str text)
     struct err e;
     struct json *j = json_parse(text, &e);
     if (!j && text.n) {
-        cleanup_(buf_done) struct buf repaired = BUF_INIT(3 * text.n + 1);
+        cleanup_(buf_done) struct buf repaired = BUF_INIT(MIN(3 * text.n + 1, REPAIRED_MAX));
         repair_json(&repaired, text);
-        j = json_parse(buf_str(&repaired), &e);
+        j = buf_failed(&repaired) ? NULL : json_parse(buf_str(&repaired), &e);
     }
     return j;
 }
