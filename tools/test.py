@@ -23,8 +23,9 @@ CASE_SECONDS = 600  # a case that takes longer hangs
 SECOND_TRIES = 8  # more failures than this in one suite are no accident
 FLAVOURS = ("release", "asan", "fault", "tsan", "fuzz", "clang")  # in the order in which suites want them
 # Suites that others wait for, because they install or build something, then the longest; the others follow by name.
-FIRST = ("conformance", "chaos", "integration-code_image", "integration-server", "security", "integration-docker", "conformance-interchange",
+FIRST = ("conformance", "chaos", "integration-code", "integration-server", "security", "integration-docker", "conformance-interchange",
          "integration-execd", "integration-storage", "property")
+IMAGE = ("conformance", "integration-code")  # suites that run the code interpreter's image
 
 
 def suite_name(suite):
@@ -47,7 +48,9 @@ class Suite(Job):
     at a time."""
 
     def __init__(self, stage, flavour, path, also=()):
-        super().__init__(stage, suite_name(path), Suite.pytest, needs=[flavour, *also], place=path)
+        name = suite_name(path)
+        image = ["image"] if name in IMAGE and flavour == "release" else []
+        super().__init__(stage, name, Suite.pytest, needs=[flavour, *also, *image], place=path)
         self.flavour, self.path = flavour, path
         self.cache = os.path.join(OUT, "cache", f"{stage}-{self.name}")  # where pytest notes which cases failed
 
@@ -95,6 +98,11 @@ def build(flavour):
     return Job("build", flavour, lambda job: job.check(flavour, ["tools/build", flavour]), builds=flavour, computes=True)
 
 
+def image():
+    """The code interpreter's. It waits for registries more than it computes."""
+    return Job("build", "image", lambda job: job.check("image", [PYTHON, "tests/support/codeimage.py"]), builds="image")
+
+
 def work_fuzz(job):
     for exe in sorted(glob.glob(os.path.join(ROOT, "build/fuzz/bin/fuzz_*"))):
         target = os.path.basename(exe)[len("fuzz_"):]
@@ -108,7 +116,7 @@ def work_fuzz(job):
 
 STAGES = {
     "lint": lambda: [Job("lint", "lint", work_lint, computes=True)],
-    "build": lambda: [*map(build, FLAVOURS), Job("build", "docs", lambda job: job.check(
+    "build": lambda: [*map(build, FLAVOURS), image(), Job("build", "docs", lambda job: job.check(
         "docs/configuration.md", [PYTHON, "tools/gen_config.py", "--check"]), needs=["release"], computes=True)],
     "tidy": lambda: [Job("tidy", "tidy", lambda job: job.check(
         "clang-tidy", ["tools/tidy", *tracked("src/**/*.c", "src/*.c")]), needs=["clang"], computes=True)],
@@ -136,7 +144,7 @@ def jobs_of(names):
     """The jobs of these stages in the order in which they should begin, and whatever must be built for them."""
     jobs = [job for name in names for job in STAGES[name]()]
     needed = {n for job in jobs for n in job.needs} - {job.builds for job in jobs}
-    jobs[:0] = [build(f) for f in FLAVOURS if f in needed]
+    jobs[:0] = [*(build(f) for f in FLAVOURS if f in needed), *([image()] if "image" in needed else [])]
     rank = {name: i for i, name in enumerate(FIRST)}
     return sorted(jobs, key=lambda job: rank.get(job.name, len(FIRST)) if isinstance(job, Suite) else -1)
 

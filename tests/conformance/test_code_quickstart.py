@@ -1,4 +1,4 @@
-"""The quick starts of the published code interpreter SDK, on the image that our recipe builds."""
+"""The quick starts of the published code interpreter SDK, on the image that our recipe builds, on both runtimes."""
 
 import os
 import subprocess
@@ -11,10 +11,16 @@ HERE = os.path.dirname(os.path.abspath(__file__))
 README_IMAGE = "opensandbox/code-interpreter:v1.1.0"
 
 
-@pytest.fixture(scope="module")
-def server():
-    directory, _ = codeimage.build()
-    s = Server(f'[oci.rootfs]\n"{README_IMAGE}" = "{directory}"\n')
+@pytest.fixture(scope="module", params=["embedded", "docker"])
+def server(request):
+    """Has the image by the name that the quick starts ask for."""
+    if request.param == "docker":
+        with codeimage.docker() as s:
+            repo, tag = README_IMAGE.split(":")
+            s.engine.ok("POST", f"/images/{codeimage.NAME}/tag?repo={repo}&tag={tag}")
+            yield s
+        return
+    s = Server(f'[oci.rootfs]\n"{README_IMAGE}" = "{codeimage.build()[0]}"\n')
     try:
         yield s.start()
     finally:

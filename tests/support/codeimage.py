@@ -140,5 +140,8 @@ def docker(config=""):
         e.close()
 
 
-if __name__ == "__main__":
-    print(*build())
+if __name__ == "__main__":  # ahead of the suites that want it
+    try:
+        print(*build())
+    except pytest.skip.Exception as e:
+        print(e)
