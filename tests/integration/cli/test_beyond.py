@@ -159,9 +159,15 @@ def test_server_status_stop_without_one(local):
     assert local("server", "stop").returncode == 1
 
 
-def test_server_start_status_stop(server, local):
-    """`server` is there for its root check only: this one is another, on a port of its own."""
-    own = Server(key=None)
+@pytest.fixture
+def own(server):
+    """Another one, on a port of its own, for osb to start; `server` has checked for root."""
+    s = Server(key=None)
+    yield s
+    s.close()
+
+
+def test_server_start_status_stop(own, local):
     config = own.config_path
     local.env["PATH"] = os.path.abspath(os.path.dirname(local.exe)) + ":" + local.env["PATH"]
     broken = os.path.join(local.home, "broken.toml")
@@ -179,5 +185,4 @@ def test_server_start_status_stop(server, local):
         assert local.json("--domain", started["url"], "--api-key", key, "sandbox", "list")["items"] == []
     finally:
         local.ok("server", "stop")
-        own.close()
     assert local("server", "status").returncode == 1
