@@ -50,8 +50,8 @@ struct kernel_jupyter {
     char *session_id, *kernel_id;
     bool was_live, answered, heard, paused;
     bool seen; /* something has come since it was last asked whether it responds */
-    bool said; /* a message has come since Jupyter was last asked for its state */
-    bool idle; /* which then was that of a kernel with nothing to do */
+    char probe_id[UUID_LEN + 1]; /* of a question asked behind the code that runs, or "" */
+    bool overtaken;              /* and answered before that code has ended */
     char info_id[UUID_LEN + 1];
     char *wait_id, *wait_code; /* to be executed */
     const char *first_code;    /* sets what was asked for in a new interpreter, or NULL */
@@ -215,11 +215,13 @@ static void on_message(struct ws_conn *ws, enum ws_opcode opcode, struct str dat
     struct kernel_jupyter *k = arg;
     cleanup_(message_trees_done) struct message_trees trees = {0};
     struct kernel_message m;
-    k->seen = k->said = true;
+    k->seen = true;
     if (opcode != WS_TEXT || message_from_websocket(data, &trees, &m) < 0 || is_obituary(k, &m)) {
         return;
     }
     if (k->step == LIVE) {
+        k->overtaken |= *k->probe_id && strcmp(m.parent_id, k->probe_id) == 0 &&
+                        strcmp(m.type, "kernel_info_reply") == 0;
         k->base.events->on_message(&k->base, &m);
     } else if (strcmp(m.parent_id, k->info_id) == 0) {
         bool reply = strcmp(m.type, "kernel_info_reply") == 0;
@@ -449,6 +451,8 @@ static void jupyter_execute(struct kernel *base, const char *msg_id, struct str 
 {
     struct kernel_jupyter *k = of(base);
     forget_waiting(k);
+    k->probe_id[0] = 0;
+    k->overtaken = false;
     k->wait_id = xstrdup(msg_id);
     k->wait_code = str_dup(code);
     if (k->step == LIVE) {
@@ -493,8 +497,10 @@ static void jupyter_pause(struct kernel *base, bool on)
     }
 }
 
-/* Somebody else may have removed or restarted the kernel, which Jupyter does not tell us: it has
- * none, or one that has nothing to do and says nothing, while we wait for the end of a run. */
+/* Somebody else may have removed or restarted the kernel, which Jupyter does not tell us. One that
+ * it takes for idle while we wait for the end of a run (which others who talk to it can cause, too)
+ * is asked something: requests are answered one after the other, so an answer before the end means
+ * that the code is not known to it any more. */
 static void on_state(int error, int status, const struct json *body, void *arg)
 {
     struct kernel_jupyter *k = arg;
@@ -503,13 +509,17 @@ static void on_state(int error, int status, const struct json *body, void *arg)
         fail(k, ERR_IO, "the kernel is gone: Jupyter does not have it any more");
         return;
     }
-    bool was_idle = k->idle && !k->said;
-    k->idle = str_eq(json_str(json_get(body, "execution_state")), STR("idle"));
-    k->said = false;
-    if (k->idle && was_idle && k->step == LIVE && !k->paused) {
+    if (k->step != LIVE || k->paused ||
+        !str_eq(json_str(json_get(body, "execution_state")), STR("idle"))) {
+        return;
+    }
+    if (k->overtaken) {
         begin_sync(k);
         k->fresh = true;
         k->base.events->on_lost(&k->base, "the kernel was restarted; its state is lost", false);
+    } else if (!*k->probe_id) {
+        rand_uuid(k->probe_id);
+        send_shell(k, "kernel_info_request", k->probe_id, STR("{}"));
     }
 }
 

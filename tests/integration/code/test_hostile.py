@@ -266,7 +266,7 @@ def test_a_jupyter_server_that_says_nothing(hostile, server):
     """Kernels that were taken away, an interrupt that is not answered, a server that sleeps: each run ends, and none is sent twice."""
     code = hostile("--code-hang-timeout", "4s", JUPYTER_HOST=server.url, JUPYTER_TOKEN="t")
     before = code.execd.fds()
-    removed, restarted, asleep, stubborn, ghost = (code.create("bash") for _ in range(5))
+    removed, restarted, misjudged, asleep, stubborn, ghost = (code.create("bash") for _ in range(6))
     # The connection is lost, and the kernel restarted while code waits for the next one: it is not run after its run has failed.
     assert "broke" in code.run("ws.request.close()", ghost, "bash").error["evalue"]
     server.plan["sync"] = lambda c, parent: c.send("status", {"execution_state": "restarting"}, {})
@@ -274,13 +274,18 @@ def test_a_jupyter_server_that_says_nothing(hostile, server):
     server.plan = {}
     assert code.run("done()", ghost, "bash").error is None
     assert "done(); 'ghost'" not in server.codes
-    states = {"k1": (404,), "k2": (200, {"execution_state": "idle"})}
+    states = {"k1": (404,), "k2": (200, {"execution_state": "idle"}), "k3": (200, {"execution_state": "idle"})}
     server.plan = {"interrupt": lambda c: time.sleep(99), "restart": lambda c: time.sleep(99),
                    "kernel": lambda c: c.answer(*states.get(c.path.split("/")[3], (200, {"execution_state": "busy"})))}
     listen = "[ws.receive() for _ in range(99)]"
-    runs = [Run(code, c, text) for c, text in ((removed, listen), (restarted, listen), (asleep, "time.sleep(99)"), (stubborn, listen))]
+    new = "while True:\n    m = ws.receive()['header']\n    if m['msg_type'] == 'kernel_info_request': ws.do_sync(m)"
+    busy = "end, asked = time.monotonic() + 6, []\nwhile time.monotonic() < end:\n    ws.request.settimeout(.5)\n" \
+           "    try: asked.append(ws.receive()['header'])\n    except TimeoutError: pass\nws.request.settimeout(None); done(); [ws.do_sync(m) for m in asked]"
+    runs = [Run(code, c, text) for c, text in ((removed, listen), (restarted, new), (asleep, "time.sleep(99)"), (stubborn, listen))]
+    at_work = Run(code, misjudged, busy)
     assert code.interrupt(stubborn).status_code == 200
     told = [run.end().error["evalue"] for run in runs]
+    assert at_work.end().error is None
     server.stop()
     wait_for(lambda: code.execd.fds() <= before + 1, "descriptors to be closed", WAIT)
     assert all(a in b for a, b in zip(("is gone", "was restarted", "hung", "did not stop"), told)), told
