@@ -149,8 +149,8 @@ static void finish_if_over(struct code_run *r)
 static void on_late(struct io_timer *t)
 {
     struct code_run *r = container_of(t, struct code_run, late);
-    if (r->again) {
-        r->again = r->idle = false;
+    if (r->again && !r->interrupt_sent) {
+        r->again = r->idle = r->begun = false;
         rand_uuid(r->msg_id);
         kernel_execute(r->context->kernel, r->msg_id, str_from(r->code));
         return;
