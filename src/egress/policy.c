@@ -107,7 +107,7 @@ static int text_of(const struct json *v, const char *what, struct str *ret, stru
 
 static int rule_decode(struct policy_rule *r, const struct json *j, struct err *e)
 {
-    struct str action, target;
+    struct str action = STR_NULL, target = STR_NULL;
     enum policy_action a = POLICY_DENY;
     if (!json_is_object(j)) {
         return err_set(e, ERR_INVALID, "a rule must be an object");
@@ -203,7 +203,7 @@ struct policy *policy_parse(struct str text, struct err *e)
         return NULL;
     }
     struct json *list = get_nocase(j, STR("egress"));
-    struct str fallback;
+    struct str fallback = STR_NULL;
     if (list && !json_is_null(list) && !json_is_array(list)) {
         (void)err_set(e, ERR_INVALID, "egress must be a list of rules");
         return NULL;
