@@ -229,11 +229,11 @@ struct metrics *metrics_new(struct egress *g, struct err *e)
         return NULL;
     }
     m->host = str_dup(m->url.host);
-    m->authority = xasprintf(strchr(m->host, ':') ? "[%s]:%u" : "%s:%u", m->host, port_of(m));
     if (https && !(m->post.tls = io_tls_client_new(&(struct io_tls_client_opts){0}, e))) {
         metrics_free(m);
         return NULL;
     }
+    m->authority = xasprintf(strchr(m->host, ':') ? "[%s]:%u" : "%s:%u", m->host, port_of(m));
     m->post.client = http_client_new(g->loop, &(struct http_client_opts){0});
     m->post.authority = m->authority;
     m->post.server_name = m->host;
