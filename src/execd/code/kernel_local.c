@@ -35,6 +35,9 @@
 #define N_PORTS 5
 #define NUDGE_MS 100u      /* between kernel_info_requests until both channels have answered */
 #define LAST_WORDS_MS 500u /* for the output of a kernel that has ended */
+/* Kernels side by side would share one history in the home directory, and complain to their users
+ * when they meet there. */
+#define NO_HISTORY "--HistoryManager.enabled=False"
 #define LAST_WAITS (EXECD_WRITE_TIMEOUT_MS / LAST_WORDS_MS)
 
 struct kernel_local {
@@ -338,10 +341,13 @@ static int spawn(struct kernel_local *k, struct arena *a, const struct kernelspe
     for (size_t i = 0; o->envs && o->envs[i]; i++) {
         env_put(&env, o->envs[i]);
     }
-    const char **argv = arena_array(a, spec->argv.n + 1, sizeof(*argv));
+    const char **argv = arena_array(a, spec->argv.n + 2, sizeof(*argv));
     for (size_t i = 0; i < spec->argv.n; i++) {
         argv[i] = fill_in(a, spec->argv.v[i], "{connection_file}", k->connection_file);
         argv[i] = fill_in(a, argv[i], "{resource_dir}", spec->dir);
+        if (strcmp(argv[i], "ipykernel_launcher") == 0) {
+            argv[spec->argv.n] = NO_HISTORY;
+        }
     }
     struct io_child_opts child = {
         .path = argv[0],

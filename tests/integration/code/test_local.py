@@ -29,6 +29,15 @@ def test_directory_and_environment_are_as_asked(launch, tmp_path):
     assert "".join(ev.stdout) == f"{where}|1|a b\n"
 
 
+def test_kernels_share_no_history(launch, tmp_path):
+    code = launch()
+    a, b = code.create(), code.create()
+    for c in (a, b):
+        assert texts(code.run("get_ipython().history_manager.enabled", c)) == ["False"]
+        assert texts(code.run("6 * 7", c)) == ["42"] and texts(code.run("_ + 1", c)) == ["43"]
+    assert not list(tmp_path.rglob("history.sqlite"))
+
+
 def test_a_kernel_that_ends_leaves_nothing(launch, tmp_path):
     code = launch(TMPDIR=str(tmp_path))
     before = code.execd.fds()
