@@ -28,6 +28,8 @@ Execd, wait_for, WAIT = execd_conftest.Execd, execd_conftest.wait_for, 120
 PYTHON = "/usr/bin/python3"
 TOKEN = "a-token/with+odd=characters"
 PORT = 48771  # nobody else is in this namespace
+RUNTIMES = ["embedded", "docker"]
+ASAN = os.environ.get("OSB_FLAVOUR") == "asan"  # then without sandboxes: execd in them is always the static one
 # The image is unpacked by the server and by the engine, and thrown away again: thousands of files that need no disk.
 if os.path.isdir("/dev/shm") and shutil.disk_usage("/dev/shm").free > 12 << 30:
     os.environ.setdefault("OSB_TEST_TMP", "/dev/shm")
@@ -148,42 +150,35 @@ def ended_well(execd):
 @pytest.fixture(scope="module")
 def local(tmp_path_factory):
     e = start(tmp_path_factory.mktemp("execd"), {})
-    yield e
+    yield Code(e)
     ended_well(e)
 
 
 @pytest.fixture(scope="module")
 def remote(tmp_path_factory, jupyter):
     e = start(tmp_path_factory.mktemp("execd"), {"JUPYTER_HOST": jupyter, "JUPYTER_TOKEN": TOKEN})
-    yield e
+    yield Code(e)
     ended_well(e)
 
 
 # ---- in sandboxes ----
-def sandboxes_or_skip():
-    if os.geteuid() != 0:
-        pytest.skip("sandboxes need root")
-    if os.environ.get("OSB_FLAVOUR") == "asan":
-        pytest.skip("execd in sandboxes is the same program")
-
-
 @pytest.fixture(scope="session")
 def embedded_server():
-    sandboxes_or_skip()
+    if os.geteuid() != 0:
+        pytest.skip("the embedded runtime needs root")
     with codeimage.embedded() as s:
         yield s
 
 
 @pytest.fixture(scope="session")
 def docker_server():
-    sandboxes_or_skip()
-    if not find("dockerd"):
-        pytest.skip("a Docker engine needs the package docker.io")
+    if os.geteuid() != 0 or not find("dockerd"):
+        pytest.skip("a Docker engine needs root and the package docker.io")
     with codeimage.docker() as s:
         yield s
 
 
-@pytest.fixture(params=["embedded", "docker"])
+@pytest.fixture(params=RUNTIMES)
 def server(request):
     return request.getfixturevalue(request.param + "_server")
 
@@ -202,25 +197,30 @@ def sandbox():
 
 
 @pytest.fixture(scope="session")
-def sandbox_of(request):
-    """One sandbox of each runtime for all who ask for no more: sandbox_of("docker")."""
-    made = {}
-
-    def get(runtime):
-        if runtime not in made:
-            made[runtime] = codeimage.Sandbox(request.getfixturevalue(runtime + "_server"))
-        return Code(made[runtime])
-
-    yield get
-    for s in made.values():
-        s.kill()
+def embedded(embedded_server):
+    """One sandbox for all who ask for no more."""
+    s = codeimage.Sandbox(embedded_server)
+    yield Code(s)
+    s.kill()
 
 
-@pytest.fixture(scope="module", params=["local", "remote", "embedded", "docker"])
+@pytest.fixture(scope="session")
+def docker(docker_server):
+    s = codeimage.Sandbox(docker_server)
+    yield Code(s)
+    s.kill()
+
+
+@pytest.fixture(scope="module", params=RUNTIMES)
+def boxed(request):
+    """A client of an execd in a sandbox."""
+    return request.getfixturevalue(request.param)
+
+
+@pytest.fixture(scope="module", params=["local", "remote"] if ASAN else ["local", "remote", *RUNTIMES])
 def code(request):
     """A client of an execd: with kernels of its own, with those of a Jupyter server, and in a sandbox of either runtime."""
-    own = request.param in ("local", "remote")
-    client = Code(request.getfixturevalue(request.param)) if own else request.getfixturevalue("sandbox_of")(request.param)
+    client = request.getfixturevalue(request.param)
     client.kind = request.param
     return client
 
