@@ -14,6 +14,13 @@ def in_hours(n):
     return (datetime.datetime.now(datetime.timezone.utc) + datetime.timedelta(hours=n)).strftime("%Y-%m-%dT%H:%M:%SZ")
 
 
+def made(theirs, **fields):
+    """The reference says Running before its execd listens."""
+    id = theirs.create(**fields)["id"]
+    wait_for("its execd", lambda: theirs.ping(id))
+    return id
+
+
 def listed(server, id, **metadata):
     query = "".join(f"&metadata={k}%3D{v}" for k, v in metadata.items())
     return next((s for s in server.list(query) if s["id"] == id), None)
@@ -47,8 +54,8 @@ def same(a, b):
 
 
 def test_ours_takes_what_the_reference_made(theirs, ours):
-    kept = theirs.create(image=IMAGE, metadata={"team": "a"}, env={"COLOUR": "blue"})["id"]
-    forever = theirs.create(image=IMAGE, timeout=None)["id"]
+    kept = made(theirs, image=IMAGE, metadata={"team": "a"}, env={"COLOUR": "blue"})
+    forever = made(theirs, image=IMAGE, timeout=None)
     assert ours('[docker]\nadopt = "none"\n').list() == []
     server = ours()
     assert {kept, forever} <= {s["id"] for s in server.list()}
@@ -89,7 +96,7 @@ def test_the_reference_takes_what_ours_made(theirs, ours):
 def test_a_snapshot_of_one_is_an_image_of_the_other(theirs, ours):
     """The reference's snapshots are images of the engine, and so are ours."""
     server = ours()
-    source = theirs.create()["id"]
+    source = made(theirs)
     theirs.run(source, "echo kept > /tmp/kept")
     snapshot = theirs.ok("POST", f"/v1/sandboxes/{source}/snapshots", {"name": "one"}, status=202)["id"]
     wait_for("the snapshot", lambda: theirs.ok("GET", f"/v1/snapshots/{snapshot}")["status"]["state"] == "Ready")
@@ -98,7 +105,7 @@ def test_a_snapshot_of_one_is_an_image_of_the_other(theirs, ours):
     assert server.run(copy, "cat /tmp/kept")[0] == "kept"
     back = server.ok("POST", f"/v1/sandboxes/{copy}/snapshots", {"name": "two"}, status=202)["id"]
     wait_for("the snapshot", lambda: server.ok("GET", f"/v1/snapshots/{back}")["status"]["state"] == "Ready")
-    again = theirs.create(image={"uri": f"opensandbox-snapshots:{back}"})["id"]
+    again = made(theirs, image={"uri": f"opensandbox-snapshots:{back}"})
     assert theirs.run(again, "cat /tmp/kept")[0] == "kept"
     assert listed(theirs, again)["image"]["uri"].endswith(back)
     theirs.delete(again)
