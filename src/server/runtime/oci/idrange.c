@@ -7,7 +7,6 @@
 #include <sched.h>
 #include <signal.h>
 #include <stdio.h>
-#include <sys/mman.h>
 #include <sys/prctl.h>
 #include <sys/syscall.h>
 #include <sys/wait.h>
@@ -16,6 +15,7 @@
 #include "base/cleanup.h"
 #include "base/fd.h"
 #include "base/must.h"
+#include "server/runtime/oci/childstack.h"
 
 int idrange_init(struct idrange *r, int64_t base, int64_t count, int64_t ranges, struct err *e)
 {
@@ -118,9 +118,8 @@ static int map_write(pid_t pid, const char *file, uint32_t first, uint32_t count
 
 int userns_make(uint32_t first, uint32_t count, struct err *e)
 {
-    char *stack = mmap(NULL, HOLDER_STACK, PROT_READ | PROT_WRITE,
-                       MAP_PRIVATE | MAP_ANONYMOUS | MAP_STACK, -1, 0);
-    if (stack == MAP_FAILED) {
+    char *stack = childstack_make(HOLDER_STACK);
+    if (!stack) {
         return err_sys(e, errno, "user namespace: stack");
     }
     pid_t self = getpid();
@@ -143,7 +142,7 @@ int userns_make(uint32_t first, uint32_t count, struct err *e)
         while (waitpid(pid, NULL, 0) < 0 && errno == EINTR) {
         }
     }
-    (void)munmap(stack, HOLDER_STACK);
+    childstack_free(stack, HOLDER_STACK);
     if (pid < 0) {
         return err_sys(e, clone_errno, "make a user namespace");
     }

@@ -13,7 +13,6 @@
 #include <signal.h>
 #include <stdio.h>
 #include <string.h>
-#include <sys/mman.h>
 #include <sys/prctl.h>
 #include <sys/stat.h>
 #include <sys/syscall.h>
@@ -22,6 +21,7 @@
 
 #include "base/cleanup.h"
 #include "base/must.h"
+#include "server/runtime/oci/childstack.h"
 
 /* From <sys/mount.h>, which cannot be included beside <linux/mount.h>. */
 int mount(const char *source, const char *target, const char *type, unsigned long flags,
@@ -456,9 +456,8 @@ static int child_main(void *arg)
 
 int stage_spawn(struct stage *s, pid_t *ret_pid, int *ret_pidfd, struct err *e)
 {
-    char *stack = mmap(NULL, STAGE_STACK, PROT_READ | PROT_WRITE,
-                       MAP_PRIVATE | MAP_ANONYMOUS | MAP_STACK, -1, 0);
-    if (stack == MAP_FAILED) {
+    char *stack = childstack_make(STAGE_STACK);
+    if (!stack) {
         return err_sys(e, errno, "stack for the engine's start");
     }
     int pidfd = -1, cancel;
@@ -473,7 +472,7 @@ int stage_spawn(struct stage *s, pid_t *ret_pid, int *ret_pidfd, struct err *e)
     int clone_errno = errno;
     (void)pthread_sigmask(SIG_SETMASK, &old, NULL);
     (void)pthread_setcancelstate(cancel, NULL);
-    (void)munmap(stack, STAGE_STACK);
+    childstack_free(stack, STAGE_STACK);
     if (pid < 0) {
         return err_sys(e, clone_errno, "start the engine's process");
     }
