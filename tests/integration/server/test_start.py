@@ -141,7 +141,9 @@ def test_two_servers_with_the_same_names(make):
     s.stop()
     other.start()  # nothing there to lose
     assert other.list() == []
+    other.stop()
     other.run_dir = own["run_dir"]
+    other.write_config()
 
 
 def test_port_in_use(make):
