@@ -12,7 +12,7 @@ import urllib.request
 
 from common import ROOT, TempDir, free_port, table, write_json
 
-sys.path += [os.path.join(ROOT, "tests", d) for d in ("support", "integration/execd")]
+sys.path.append(os.path.join(ROOT, "tests", "support"))
 import codeimage  # noqa: E402
 from execd_client import Events  # noqa: E402
 from osbserver import wait_for  # noqa: E402

@@ -10,12 +10,11 @@ import json
 import os
 import shutil
 import subprocess
-import urllib.parse
 
 import pytest
-import requests
 from dockerbox import Engine
 from dockerserver import DockerServer
+from execd_client import Caller
 from osbserver import Server
 
 ROOT = os.path.dirname(os.path.dirname(os.path.dirname(os.path.abspath(__file__))))
@@ -23,7 +22,6 @@ RECIPE = os.path.join(ROOT, "images", "code-interpreter")
 NAME = "opensandbox/code-interpreter:latest"
 ENTRY = "/opt/code-interpreter/code-interpreter.sh"
 LEFT_OUT = 3  # how the recipe ends when a registry did not answer
-WAIT = 120
 OUTSIDE = []  # goes in front of the recipe, where a suite has no network of its own
 
 
@@ -74,7 +72,7 @@ def languages():
     return found
 
 
-class Sandbox:
+class Sandbox(Caller):
     """One sandbox, and its execd through the server's proxy: used like an execd of one's own."""
 
     def __init__(self, server, **fields):
@@ -82,29 +80,10 @@ class Sandbox:
         body = {"image": {"uri": NAME}, "entrypoint": [ENTRY], "timeout": 1800, "resourceLimits": {"memory": "4Gi"}, **fields}
         self.id = server.create(**body)["id"]
         answer = server.ok("GET", f"/v1/sandboxes/{self.id}/endpoints/44772?use_server_proxy=true")
-        self.url = "http://" + answer["endpoint"]
-        parts = urllib.parse.urlsplit(self.url)
-        self.port, self.prefix = parts.port, parts.path
-        self.headers = {"OPEN-SANDBOX-API-KEY": server.key, **(answer.get("headers") or {})}
-        self.http = requests.Session()
-        self.http.trust_env = False
-        self.http.headers.update(self.headers)
-
-    def request(self, method, path, **kw):
-        kw.setdefault("timeout", WAIT)
-        return self.http.request(method, self.url + path, **kw)
-
-    def get(self, path, **kw):
-        return self.request("GET", path, **kw)
-
-    def post(self, path, **kw):
-        return self.request("POST", path, **kw)
-
-    def delete(self, path, **kw):
-        return self.request("DELETE", path, **kw)
+        super().__init__("http://" + answer["endpoint"], {"OPEN-SANDBOX-API-KEY": server.key, **(answer.get("headers") or {})})
 
     def command(self, command):
-        out, last = self.server.run(self.id, command, timeout=WAIT)
+        out, last = self.server.run(self.id, command, timeout=120)
         assert last["type"] == "execution_complete", (out, last)
         return out
 

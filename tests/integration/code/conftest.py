@@ -6,7 +6,6 @@ binds, and other tests make and remove them by the hundred.
 """
 
 import ctypes
-import importlib.util
 import os
 import shutil
 import subprocess
@@ -15,16 +14,13 @@ import sys
 import pytest
 
 HERE = os.path.dirname(os.path.abspath(__file__))
-sys.path[:0] = [os.path.join(HERE, "../../support"), os.path.join(HERE, "../execd")]
-spec = importlib.util.spec_from_file_location("execd_conftest", os.path.join(HERE, "../execd/conftest.py"))
-execd_conftest = importlib.util.module_from_spec(spec)
-spec.loader.exec_module(execd_conftest)
-
+sys.path.insert(0, os.path.join(HERE, "../../support"))
 import codeimage  # noqa: E402
 from dockerbox import find  # noqa: E402
 from execd_client import Events  # noqa: E402
+from localexecd import Execd, wait_for  # noqa: E402, F401
 
-Execd, wait_for, WAIT = execd_conftest.Execd, execd_conftest.wait_for, 120
+WAIT = 120  # kernels take their time when everything else runs too
 PYTHON = "/usr/bin/python3"
 TOKEN = "a-token/with+odd=characters"
 PORT = 48771  # nobody else is in this namespace

@@ -66,6 +66,26 @@ def test_a_language(boxed, language):
     assert boxed.contexts(language=language) == [c] and boxed.delete(c).status_code == 200
 
 
+# What a program sees of where it runs; a database has neither.
+PLACES = {
+    "python": "import os\nprint(os.getcwd(), os.environ['ASKED'])",
+    "bash": 'echo "$PWD $ASKED"',
+    "javascript": "console.log(process.cwd(), process.env.ASKED)",
+    "typescript": "console.log(process.cwd(), process.env.ASKED)",
+    "java": 'System.out.println(System.getProperty("user.dir") + " " + System.getenv("ASKED"))',
+    "go": 'import (\n"fmt"\n"os"\n)\n%%\nd, _ := os.Getwd()\nfmt.Println(d, os.Getenv("ASKED"))',
+}
+
+
+@pytest.mark.parametrize("language", PLACES)
+def test_directory_and_environment_are_as_asked(boxed, language):
+    if language not in codeimage.languages():
+        pytest.skip(f"the registry that {language} comes from did not answer: see build/images/code-interpreter.log")
+    c = boxed.create(language, cwd="/tmp/a place", envs={"ASKED": "for this"})
+    assert said(boxed.run(PLACES[language], c, language)) == "/tmp/a place for this"
+    assert boxed.delete(c).status_code == 200
+
+
 def test_a_table_of_pandas(boxed):
     ev = boxed.run("import pandas as pd\npd.DataFrame({'name': ['a <b>', 'c'], 'n': [1, 2.5]})")
     assert not ev.error, ev.error

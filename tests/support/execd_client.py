@@ -1,10 +1,38 @@
-"""Event streams of execd as a client sees them: framing checked byte by byte, then decoded."""
+"""An execd as a client sees it: requests, and event streams whose framing is checked byte by byte before they are decoded."""
 
 import json
 import socket
 import time
+from urllib.parse import urlsplit
 
-WAIT = 60
+import requests
+
+WAIT = 60  # seconds for anything that must happen; never how long it should take
+
+
+class Caller:
+    """Asks one execd, which is at `url`."""
+
+    def __init__(self, url, headers=None):
+        parts = urlsplit(url)
+        self.url, self.port, self.prefix = url, parts.port, parts.path
+        self.headers = headers or {}  # with each request
+        self.http = requests.Session()
+        self.http.trust_env = False
+        self.http.headers.update(self.headers)
+
+    def request(self, method, path, **kw):
+        kw.setdefault("timeout", WAIT)
+        return self.http.request(method, self.url + path, **kw)
+
+    def get(self, path, **kw):
+        return self.request("GET", path, **kw)
+
+    def post(self, path, **kw):
+        return self.request("POST", path, **kw)
+
+    def delete(self, path, **kw):
+        return self.request("DELETE", path, **kw)
 
 
 class Events:
