@@ -1,9 +1,11 @@
 """Starts execd on this machine."""
 
+import http.client
 import json
 import os
 import select
 import signal
+import socket
 import subprocess
 import time
 
@@ -101,3 +103,25 @@ class Execd(Caller):
         finally:
             self.notify.close()
         return code
+
+
+class Control:
+    """A listening socket passed on to execd, and requests to it."""
+
+    def __init__(self, path):
+        self.path = str(path)
+        self.listener = socket.socket(socket.AF_UNIX)
+        self.listener.bind(self.path)
+        self.listener.listen(4)
+        os.set_inheritable(self.listener.fileno(), True)
+
+    def ask(self, body, method="POST", path="/activate"):
+        conn = http.client.HTTPConnection("execd", timeout=WAIT)
+        conn.sock = socket.socket(socket.AF_UNIX)
+        conn.sock.settimeout(WAIT)
+        conn.sock.connect(self.path)
+        conn.request(method, path, body if isinstance(body, (str, bytes)) else json.dumps(body))
+        r = conn.getresponse()
+        text = r.read()
+        conn.close()
+        return r.status, text

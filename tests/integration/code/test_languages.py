@@ -11,7 +11,7 @@ import pytest
 
 from conftest import HERE, PYTHON, Code, check, have, start, texts, wait_for
 from execd_client import Events, Raw
-from test_control import Control
+from localexecd import Control
 
 KERNELS = os.path.join(HERE, "../../../images/code-interpreter/kernels")
 

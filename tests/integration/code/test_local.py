@@ -9,7 +9,7 @@ import pytest
 
 from conftest import WAIT, Code, Execd, check, texts, wait_for
 from execd_client import Events, Raw
-from test_control import Control
+from localexecd import Control
 
 
 def pid_of(code, context):

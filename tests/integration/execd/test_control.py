@@ -1,35 +1,10 @@
 """The control socket: an execd that is told late what to run, as a warm pool does it."""
 
-import http.client
 import json
-import os
-import socket
 
 import pytest
-from conftest import WAIT
-from execd_client import run
-
-
-class Control:
-    """A listening socket passed on to execd, and requests to it."""
-
-    def __init__(self, path):
-        self.path = str(path)
-        self.listener = socket.socket(socket.AF_UNIX)
-        self.listener.bind(self.path)
-        self.listener.listen(4)
-        os.set_inheritable(self.listener.fileno(), True)
-
-    def ask(self, body, method="POST", path="/activate"):
-        conn = http.client.HTTPConnection("execd", timeout=WAIT)
-        conn.sock = socket.socket(socket.AF_UNIX)
-        conn.sock.settimeout(WAIT)
-        conn.sock.connect(self.path)
-        conn.request(method, path, body if isinstance(body, (str, bytes)) else json.dumps(body))
-        r = conn.getresponse()
-        text = r.read()
-        conn.close()
-        return r.status, text
+from execd_client import WAIT, run
+from localexecd import Control
 
 
 @pytest.fixture
