@@ -69,6 +69,6 @@ def run(opts):
         rows += [[f"warm create to {what}, p50", f"{w:.2f} ms", f"{c:.1f} ms (cold)", f"1/{c / w:.1f}", target],
                  [f"warm create to {what}, p99", f"{quantile(warm[i], 0.99):.2f} ms",
                   f"{quantile(cold[i], 0.99):.1f} ms (cold)", "", ""],
-                 [f"the same while the pool refills, p50", f"{s:.2f} ms", f"{c:.1f} ms (cold)", f"1/{c / s:.1f}", ""]]
+                 ["the same while the pool refills, p50", f"{s:.2f} ms", f"{c:.1f} ms (cold)", f"1/{c / s:.1f}", ""]]
     table("sandboxes out of a warm pool", ["", "ours", "peer", "ratio", "target"], rows)
     write_json(NAME, {"cold_ms": cold, "warm_ms": warm, "refilling_ms": small})

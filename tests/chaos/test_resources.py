@@ -159,7 +159,7 @@ def test_clock_jumps(make):
     short, long = s.create(timeout=60), s.create(timeout=3600)
     for jump in (7200, -86400, 0):
         clock.set(jump)
-        wait_for("noticing", lambda: f"by_ms" in s.log_tail(5), timeout=30)
+        wait_for("noticing", lambda: "by_ms" in s.log_tail(5), timeout=30)
         with open(s.log_path, "a") as f:
             f.write("\n" * 6)
         assert s.ping(short["id"]) and s.ping(long["id"]), jump

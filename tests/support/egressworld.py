@@ -3,7 +3,6 @@
 
 import select
 import socket
-import struct
 import sys
 import threading
 

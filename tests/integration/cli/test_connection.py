@@ -3,7 +3,6 @@
 import contextlib
 import http.server
 import json
-import os
 import re
 import signal
 import socket

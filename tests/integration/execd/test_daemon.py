@@ -10,8 +10,8 @@ import time
 
 import pytest
 import requests
-from conftest import EXECD, WAIT, Execd, empty_ok, error, wait_for
-from execd_client import Events, Raw, check_stream, run, run_session
+from conftest import EXECD, WAIT, empty_ok, wait_for
+from execd_client import Events, Raw, check_stream, run
 
 
 def call(*args, **env):

@@ -4,10 +4,9 @@ import json
 import os
 import signal
 import subprocess
-import time
 
 import pytest
-from conftest import EXECD, WAIT, Execd, wait_for
+from conftest import EXECD, WAIT, wait_for
 from execd_client import Events, Raw, check_stream, run, run_session
 
 pytestmark = pytest.mark.skipif(os.getuid() != 0, reason="needs root")

@@ -5,7 +5,6 @@ import json
 import os
 import random
 import socket
-import time
 import uuid
 
 import pytest

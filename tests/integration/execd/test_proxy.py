@@ -7,7 +7,6 @@ import json
 import os
 import socket
 import threading
-import time
 
 import pytest
 import websockets

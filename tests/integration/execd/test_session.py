@@ -1,6 +1,5 @@
 """Shell sessions: what is kept between runs, and that nothing else is."""
 
-import json
 import os
 import threading
 import time

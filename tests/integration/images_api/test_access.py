@@ -3,7 +3,6 @@
 import base64
 import http.server
 import json
-import os
 import socket
 import ssl
 import subprocess
