@@ -26,6 +26,7 @@
 enum ws_state { WS_OPEN, WS_CLOSING, WS_LINGER, WS_DEAD };
 
 struct ws_conn {
+    struct io_owned owned; /* a user who has left does not see to its end: the loop does */
     enum ws_state state;
     struct io_stream *stream;
     struct io_loop *loop;
@@ -48,14 +49,11 @@ static void ws_free(void *arg)
     free(arg);
 }
 
-/* Everything but the memory goes: that stays until this turn is over, because callers further up,
- * and work deferred before this, still look at the state. */
-static void die(struct ws_conn *ws)
+/* Everything but the memory goes. */
+static void let_go(struct ws_conn *ws)
 {
-    if (ws->state == WS_DEAD) {
-        return;
-    }
     ws->state = WS_DEAD;
+    list_del(&ws->owned.node);
     io_timer_stop(&ws->ping);
     io_timer_stop(&ws->idle);
     if (ws->broken) {
@@ -66,7 +64,23 @@ static void die(struct ws_conn *ws)
     outq_done(&ws->out);
     buf_done(&ws->in);
     ws_reader_done(&ws->reader);
-    io_defer(ws->loop, ws_free, ws);
+}
+
+/* The memory stays until this turn is over, because callers further up, and work deferred before
+ * this, still look at the state. */
+static void die(struct ws_conn *ws)
+{
+    if (ws->state != WS_DEAD) {
+        let_go(ws);
+        io_defer(ws->loop, ws_free, ws);
+    }
+}
+
+static void forget(struct io_owned *o)
+{
+    struct ws_conn *ws = container_of(o, struct ws_conn, owned);
+    let_go(ws);
+    ws_free(ws); /* the loop has run what was deferred */
 }
 
 static void want(struct ws_conn *ws)
@@ -453,6 +467,7 @@ struct ws_conn *ws_conn_new(struct io_stream *take_s, bool is_server, const stru
     struct ws_conn *ws = NEW(struct ws_conn);
     ws->stream = take_s;
     ws->loop = io_stream_loop(take_s);
+    io_loop_own(ws->loop, &ws->owned, forget);
     ws->is_server = is_server;
     ws->ops = *ops;
     ws->arg = arg;

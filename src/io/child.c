@@ -167,7 +167,7 @@ struct io_child *io_child_spawn(struct io_loop *l, const struct io_child_opts *o
     c->loop = l;
     c->cb = cb;
     c->arg = arg;
-    loop_own(l, &c->owned, forget);
+    io_loop_own(l, &c->owned, forget);
     loop_task_init(&c->look, on_look);
     io_timer_init(&c->deadline, l, on_deadline);
     watch(c);

@@ -169,7 +169,7 @@ static struct io_dial *dial(struct io_loop *l, const struct io_addr *a, int netn
     d->addr = *a;
     d->cb = cb;
     d->arg = arg;
-    loop_own(l, &d->owned, forget);
+    io_loop_own(l, &d->owned, forget);
     loop_task_init(&d->done, on_done);
     io_timer_init(&d->deadline, l, on_deadline);
     io_timer_init(&d->retry, l, on_retry);

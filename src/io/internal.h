@@ -19,13 +19,6 @@ struct io_task {
     void (*fn)(struct io_task *t);
 };
 
-/* Objects that own handles (listener, dial, relay, child, TLS handshake). What is still in the
- * loop's list when the loop is freed is destroyed through fn; no user callback is called. */
-struct io_owned {
-    struct list node;
-    void (*fn)(struct io_owned *o);
-};
-
 struct io_post_item;
 
 struct io_loop {
@@ -53,11 +46,6 @@ void loop_task_add(struct io_loop *l, struct io_task *t);
 static inline void loop_task_del(struct io_task *t)
 {
     list_del(&t->node);
-}
-static inline void loop_own(struct io_loop *l, struct io_owned *o, void (*fn)(struct io_owned *o))
-{
-    o->fn = fn;
-    list_push_back(&l->owned, &o->node);
 }
 
 /* timer.c: fires what is due and sets the uv timer to what comes next. */

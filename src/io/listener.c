@@ -214,7 +214,7 @@ struct io_listener *io_listen(struct io_loop *loop, const struct io_addr *a,
         remember_file(l, a);
     }
     io_timer_init(&l->pause, loop, on_pause_over);
-    loop_own(loop, &l->owned, forget);
+    io_loop_own(loop, &l->owned, forget);
     must(uv_poll_start(&l->poll, UV_READABLE, on_ready) == 0);
     return l;
 }

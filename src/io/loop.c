@@ -160,6 +160,12 @@ void io_defer(struct io_loop *l, io_fn *fn, void *arg)
 
 /* ---- life ---- */
 
+void io_loop_own(struct io_loop *l, struct io_owned *o, void (*fn)(struct io_owned *o))
+{
+    o->fn = fn;
+    list_push_back(&l->owned, &o->node);
+}
+
 struct io_loop *io_loop_new(void)
 {
     struct io_loop *l = NEW(struct io_loop);

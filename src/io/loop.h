@@ -7,6 +7,8 @@
 #include <stdbool.h>
 #include <stdint.h>
 
+#include "base/list.h"
+
 struct io_loop;
 struct io_group;
 
@@ -27,6 +29,15 @@ struct io_loop *io_loop_current(void);
 void io_post(struct io_loop *l, io_fn *fn, void *arg);
 /* Runs fn(arg) on this loop after the callbacks of this turn: deferred free. Loop thread only. */
 void io_defer(struct io_loop *l, io_fn *fn, void *arg);
+
+/* A part of an object that owns handles (listener, relay, WebSocket, ...). What has not taken its
+ * node out of the loop's list when the loop is freed is destroyed through fn, which has to let go
+ * of everything at once and must not call a user. */
+struct io_owned {
+    struct list node;
+    void (*fn)(struct io_owned *o);
+};
+void io_loop_own(struct io_loop *l, struct io_owned *o, void (*fn)(struct io_owned *o));
 
 /* Monotonic milliseconds as the loop's timers see them (cached per turn). */
 uint64_t io_now_ms(struct io_loop *l);

@@ -355,7 +355,7 @@ struct io_relay *io_relay_start(struct io_stream *take_a, struct io_stream *take
     r->idle_ms = idle_ms;
     direction_init(&r->ab, take_a, take_b, early_a);
     direction_init(&r->ba, take_b, take_a, early_b);
-    loop_own(r->loop, &r->owned, forget);
+    io_loop_own(r->loop, &r->owned, forget);
     io_timer_init(&r->idle, r->loop, on_idle);
     if (idle_ms) {
         io_timer_start(&r->idle, idle_ms);

@@ -360,7 +360,7 @@ static struct io_tls_op *op_new(struct io_tls_ctx *c, struct io_stream *s, io_tl
     op->cb = cb;
     op->arg = arg;
     io_stream_set_cb(s, on_event, op);
-    loop_own(io_stream_loop(s), &op->owned, forget);
+    io_loop_own(io_stream_loop(s), &op->owned, forget);
     loop_task_init(&op->first, on_first);
     loop_task_add(io_stream_loop(s), &op->first);
     return op;

@@ -476,13 +476,31 @@ def test_start_failure(execd, tmp_path):
     go(main())
 
 
+def attach_raw(execd, sid, **kw):
+    """A client that does nothing by itself, not even answer a Close."""
+    key = "dGhlIHNhbXBsZSBub25jZQ=="
+    raw = Raw(execd, "GET", f"/pty/{sid}/ws?pty=0", headers=(
+        "Connection: Upgrade", "Upgrade: websocket", f"Sec-WebSocket-Key: {key}", "Sec-WebSocket-Version: 13"), **kw)
+    assert raw.head() == 101
+    return raw
+
+
+def test_execd_ends_during_a_farewell(launch):
+    """Under a sanitizer: what still waits for the client's Close is no leak."""
+    execd = launch()
+    sid = create(execd)
+    raw = attach_raw(execd, sid)
+    empty_ok(execd.delete(f"/pty/{sid}"))
+    while b"\x88" not in raw.buf:
+        assert raw.fill(), "closed without a Close frame"
+    assert execd.stop() == 0, execd.log()
+    raw.sock.close()
+
+
 def test_slow_client_pauses_the_process(launch):
     execd = launch()
     sid = create(execd, command="seq 1 2000000; echo END")
-    key = "dGhlIHNhbXBsZSBub25jZQ=="
-    raw = Raw(execd, "GET", f"/pty/{sid}/ws?pty=0", rcvbuf=4096, headers=(
-        "Connection: Upgrade", "Upgrade: websocket", f"Sec-WebSocket-Key: {key}", "Sec-WebSocket-Version: 13"))
-    assert raw.head() == 101
+    raw = attach_raw(execd, sid, rcvbuf=4096)
     wait_for(lambda: state(execd, sid)[1] > 100000, "some output")
     time.sleep(0.3)
     paused = state(execd, sid)

@@ -440,6 +440,31 @@ static void test_peer_vanishes(void **state)
     assert_int_equal(io_stream_count(), 0);
 }
 
+/* Whom its user has left the loop ends, as it ends one that nobody saw to. */
+static void test_loop_ends_first(void **state)
+{
+    struct fixture *f = *state;
+    int fds[3];
+    open_ws(f, true, NULL, STR_NULL); /* the peer does not answer our Close */
+    ws_leave(f->ws, 1000, STR("bye"));
+    fds[0] = f->fd;
+    open_ws(f, true, NULL, STR_NULL); /* it has, but its socket stays open */
+    SEND(f, "\x88\x80" M);
+    wait_for(f->loop, f->n_close > 0);
+    fds[1] = f->fd;
+    open_ws(f, false, &(struct ws_opts){.ping_ms = 1000}, STR("\x81\x01")); /* amid a message */
+    settle(f->loop);
+    fds[2] = f->fd;
+    assert_int_equal(io_stream_count(), 3);
+    io_loop_free(f->loop);
+    assert_int_equal(io_stream_count(), 0);
+    assert_int_equal(f->n_close, 0); /* of the last one: nobody is told */
+    for (size_t i = 0; i < ARRAY_LEN(fds); i++) {
+        (void)close(fds[i]);
+    }
+    f->loop = io_loop_new();
+}
+
 #define T(fn) cmocka_unit_test_setup_teardown(fn, setup, teardown)
 
 int main(void)
@@ -459,6 +484,7 @@ int main(void)
         T(test_timers),
         T(test_abort),
         T(test_peer_vanishes),
+        T(test_loop_ends_first),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
