@@ -110,6 +110,13 @@ struct http_req {
     char inline_in[REQ_INLINE];
 };
 
+/* A connection that was taken from the server, but works for its application, and therefore must
+ * not outlive the server: cut() ends it at once and takes it out of the list. */
+struct server_tunnel {
+    struct list node;
+    void (*cut)(struct server_tunnel *t);
+};
+
 struct http_server {
     struct io_loop *loop;
     struct http_server_opts opts;
@@ -117,6 +124,7 @@ struct http_server {
     struct list conns;
     struct list listeners;
     struct list handshakes;
+    struct list tunnels; /* struct server_tunnel */
     size_t n_conns, n_extra;
     size_t n_refs; /* itself and requests in the pool */
     bool draining, closed, idle_told;

@@ -21,6 +21,7 @@ struct http_proxy {
     struct http_req *req;   /* NULL once it has ended */
     struct http_call *call; /* NULL once it has ended */
     struct io_relay *relay;
+    struct server_tunnel tunnel; /* in the server's list while there is a relay */
     struct http_proxy_opts opts; /* of these only callbacks, add_resp and idle_timeout_ms */
     bool whole; /* the response lies in one piece: it is sent with its head in one go */
     int status;
@@ -123,7 +124,13 @@ static void tunnel_end(const struct io_relay_end *end, void *arg)
 {
     struct http_proxy *p = arg;
     p->relay = NULL;
+    list_del(&p->tunnel.node);
     proxy_release(p);
+}
+
+static void cut_tunnel(struct server_tunnel *t)
+{
+    io_relay_cancel(container_of(t, struct http_proxy, tunnel)->relay); /* calls tunnel_end() */
 }
 
 static void format_switch(const struct h1_header *h, size_t n, struct buf *out)
@@ -154,6 +161,8 @@ static void tunnel(struct http_proxy *p, const struct h1_header *h, size_t n)
         } else {
             p->relay = io_relay_start(client, up, buf_str(&from_client), buf_str(&from_upstream),
                                       p->opts.idle_timeout_ms, tunnel_end, p);
+            p->tunnel.cut = cut_tunnel;
+            list_push_back(&p->req->server->tunnels, &p->tunnel.node);
             if (p->opts.on_traffic) {
                 io_relay_on_traffic(p->relay, p->opts.on_traffic, p->opts.arg);
             }

@@ -44,6 +44,7 @@ struct http_server *http_server_new(struct io_loop *l, const struct http_server_
     list_init(&s->conns);
     list_init(&s->listeners);
     list_init(&s->handshakes);
+    list_init(&s->tunnels);
     return s;
 }
 
@@ -211,6 +212,10 @@ void http_server_free(struct http_server *s)
     stop_listening(s);
     while (!list_empty(&s->conns)) {
         conn_close(list_entry(list_first(&s->conns), struct http_conn, node));
+    }
+    while (!list_empty(&s->tunnels)) {
+        struct server_tunnel *t = list_entry(list_first(&s->tunnels), struct server_tunnel, node);
+        t->cut(t);
     }
     s->closed = true;
     while (s->free_reqs) {

@@ -59,7 +59,8 @@ int http_server_listen(struct http_server *s, const struct io_addr *a,
 void http_server_serve(struct http_server *s, struct io_stream *take_s);
 /* No new connections or requests; idle ones are closed; on_idle once the last has ended. */
 void http_server_drain(struct http_server *s, io_fn *on_idle, void *arg);
-void http_server_free(struct http_server *s); /* closes everything now */
+/* Closes everything now, tunnels of the proxy too; what else took a stream keeps it. */
+void http_server_free(struct http_server *s);
 size_t http_server_connections(const struct http_server *s);
 
 /* ---- the request ---- */

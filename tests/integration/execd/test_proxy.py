@@ -336,6 +336,15 @@ def echo(request):
     s.stop()
 
 
+def upgrade(execd, path):
+    """A client that asks for a WebSocket and does nothing more by itself."""
+    s = socket.create_connection(("127.0.0.1", execd.port))
+    s.sendall((f"GET {path} HTTP/1.1\r\nHost: x\r\nConnection: Upgrade\r\n"
+               "Upgrade: websocket\r\nSec-WebSocket-Version: 13\r\n"
+               "Sec-WebSocket-Key: dGhlIHNhbXBsZSBub25jZQ==\r\n\r\n").encode())
+    return s
+
+
 def test_websocket(execd, echo):
     async def talk():
         url = f"ws://127.0.0.1:{execd.port}/proxy/{echo.port}/a%2Fb?q=1"
@@ -372,26 +381,26 @@ def test_websocket_many(execd, echo):
 def test_websocket_client_vanishes(execd, echo):
     fds = execd.fds()
     for _ in range(5):
-        s = socket.create_connection(("127.0.0.1", execd.port))
-        s.sendall((f"GET /proxy/{echo.port}/ HTTP/1.1\r\nHost: x\r\nConnection: Upgrade\r\n"
-                   "Upgrade: websocket\r\nSec-WebSocket-Version: 13\r\n"
-                   "Sec-WebSocket-Key: dGhlIHNhbXBsZSBub25jZQ==\r\n\r\n").encode())
+        s = upgrade(execd, f"/proxy/{echo.port}/")
         assert s.recv(12) == b"HTTP/1.1 101"
         s.close()
     wait_for(lambda: execd.fds() <= fds + 1, "closing tunnels")
 
 
+def test_websocket_outlives_execd(launch, echo):
+    """Under a sanitizer: a tunnel that is open when execd ends is no leak."""
+    execd = launch()
+    s = upgrade(execd, f"/proxy/{echo.port}/")
+    assert s.recv(12) == b"HTTP/1.1 101"
+    assert execd.stop() == 0, execd.log()
+    s.close()
+
+
 def test_websocket_refused_upstream(execd, server):
-    s = socket.create_connection(("127.0.0.1", execd.port))
-    s.sendall((f"GET /proxy/{server.port}/ws HTTP/1.1\r\nHost: x\r\nConnection: Upgrade\r\n"
-               "Upgrade: websocket\r\nSec-WebSocket-Version: 13\r\n"
-               "Sec-WebSocket-Key: dGhlIHNhbXBsZSBub25jZQ==\r\n\r\n").encode())
+    s = upgrade(execd, f"/proxy/{server.port}/ws")
     assert s.recv(12) == b"HTTP/1.1 200"  # no upgrade: an ordinary answer comes back
     s.close()
-    s = socket.create_connection(("127.0.0.1", execd.port))
-    s.sendall((f"GET /proxy/{free_port()}/ws HTTP/1.1\r\nHost: x\r\nConnection: Upgrade\r\n"
-               "Upgrade: websocket\r\nSec-WebSocket-Version: 13\r\n"
-               "Sec-WebSocket-Key: dGhlIHNhbXBsZSBub25jZQ==\r\n\r\n").encode())
+    s = upgrade(execd, f"/proxy/{free_port()}/ws")
     assert s.recv(12) == b"HTTP/1.1 502"
     s.close()
 

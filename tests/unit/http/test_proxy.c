@@ -565,6 +565,23 @@ static void test_upgrade_tunnel(void **state)
     (void)close(fd);
 }
 
+/* What a tunnel tells the application must not come after the server has gone. */
+static void test_server_ends_tunnels(void **state)
+{
+    struct fixture *f = *state;
+    send_client(f, "GET /t HTTP/1.1\r\nHost: h\r\nUpgrade: echo\r\nConnection: Upgrade\r\n\r\n");
+    int fd = upstream_gets_head(f);
+    peer_send(f->loop, fd, STR("HTTP/1.1 101 Go\r\nUpgrade: echo\r\nConnection: Upgrade\r\n\r\n"));
+    client_gets(f, "HTTP/1.1 101 Switching Protocols\r\nConnection: Upgrade\r\nUpgrade: "
+                   "echo\r\n\r\n");
+    assert_int_equal(f->n_done, 0);
+    http_server_free(f->server);
+    f->server = NULL;
+    assert_int_equal(f->n_done, 1);
+    assert_int_equal(io_stream_count(), 0);
+    (void)close(fd);
+}
+
 #define T(fn) cmocka_unit_test_setup_teardown(fn, setup, teardown)
 
 int main(void)
@@ -583,6 +600,7 @@ int main(void)
         T(test_backpressure),
         T(test_large_bodies),
         T(test_upgrade_tunnel),
+        T(test_server_ends_tunnels),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
