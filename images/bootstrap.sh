@@ -89,6 +89,56 @@ import_nss_ca() {
         say "the certificate could not be added to $db"
 }
 
+# The certificates of the file as a JSON list of what is between their marks.
+ca_as_json() {
+    list=
+    while IFS= read -r line; do
+        case $line in
+        *"BEGIN CERTIFICATE"*) der= ;;
+        *"END CERTIFICATE"*) list="$list${list:+,}\"$der\"" ;;
+        *) der=$der$line ;;
+        esac
+    done <"$OPENSANDBOX_CA"
+    printf '[%s]' "$list"
+}
+
+# Firefox's policies with the certificate in them. What the image says in $1 stays; where it cannot
+# be understood, or nothing here can read it, it is left alone.
+firefox_policy() {
+    if [ ! -s "$1" ]; then
+        printf '{"policies":{"Certificates":{"Install":["%s"]}}}' "$OPENSANDBOX_CA"
+    elif grep -qsF "\"$OPENSANDBOX_CA\"" "$1"; then
+        cat "$1" # from an earlier start
+    else
+        python3 -c 'import json, sys
+root = json.load(open(sys.argv[1]))
+install = root.setdefault("policies", {}).setdefault("Certificates", {}).setdefault("Install", [])
+install.append(sys.argv[2])
+print(json.dumps(root, indent=2))' "$1" "$OPENSANDBOX_CA" 2>/dev/null
+    fi
+}
+
+# Writes $policy to $1, where directories may be missing. Who runs the browser is to read it.
+install_policy() (
+    umask 022
+    as_root mkdir -p "${1%/*}" && printf '%s\n' "$policy" | as_root tee "$1" >/dev/null
+) 2>/dev/null
+
+# Browsers look at no store of the system's, but at policies. They may be installed later, so whether
+# they are there is not asked.
+tell_browsers() {
+    missed=
+    for target in /etc/firefox/policies/policies.json /etc/firefox-esr/policies/policies.json; do
+        policy=$(firefox_policy "$target") && install_policy "$target" || missed="$missed $target"
+    done
+    policy="{\"CACertificates\":$(ca_as_json)}"
+    for target in /etc/chromium /etc/opt/chrome /etc/opt/chrome_for_testing /etc/opt/edge /etc/brave; do
+        target=$target/policies/managed/opensandbox-egress.json
+        install_policy "$target" || missed="$missed $target"
+    done
+    [ -z "$missed" ] || say "the certificate could not be added to browsers' policies:$missed"
+}
+
 # Java has a store of its own, in a format of its own. The image's is copied, not changed; where the
 # system's tool has put the certificate into it already this does no harm.
 import_java_ca() {
@@ -138,6 +188,7 @@ trust_mitm_ca() {
     }
     install_system_ca
     import_nss_ca
+    tell_browsers
     trust_var NODE_EXTRA_CA_CERTS "$OPENSANDBOX_CA"
     import_java_ca
     merge_ca || {

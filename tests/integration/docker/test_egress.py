@@ -137,6 +137,11 @@ def test_vault_end_to_end_and_a_killed_worker(guarded, engine, world):
 
     assert injected("http") == ["Bearer docker-secret"]
     assert injected("https") == ["Bearer docker-secret"], "trusted inside, verified outside"
+    pem, _ = guarded.run(id, "cat /opt/opensandbox/mitmproxy-ca-cert.pem")
+    told = {"CACertificates": ["".join(pem.split("-----")[2].split())]}
+    assert json.loads(guarded.run(id, "cat /etc/chromium/policies/managed/opensandbox-egress.json")[0]) == told
+    told = {"policies": {"Certificates": {"Install": ["/opt/opensandbox/mitmproxy-ca-cert.pem"]}}}
+    assert json.loads(guarded.run(id, "cat /etc/firefox/policies/policies.json")[0]) == told
     assert "docker-secret" not in guarded.run(id, "env; cat /opt/opensandbox/* 2>/dev/null | grep -a docker-secret")[0]
     for name in (f"sandbox-{id}", f"sandbox-egress-{id}"):
         assert "docker-secret" not in json.dumps(engine.ok("GET", f"/containers/{name}/json"))

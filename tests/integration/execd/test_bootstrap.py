@@ -1,5 +1,6 @@
 """images/bootstrap.sh: trust, environment, the forms of the user's command, signals."""
 
+import json
 import os
 import shutil
 import signal
@@ -36,11 +37,12 @@ def free_port():
         return s.getsockname()[1]
 
 
-def command(opt, *args, shell="sh"):
-    """As PID 1, where /opt/opensandbox and the trust stores are ours."""
-    setup = ("mount -t tmpfs none /opt && mkdir /opt/opensandbox && "
-             f"mount --bind {opt} /opt/opensandbox && mkdir -p /usr/local/share/ca-certificates && "
-             "mount -t tmpfs none /usr/local/share/ca-certificates && exec \"$@\"")
+def command(opt, *args, shell="sh", image=":"):
+    """As PID 1, where /opt/opensandbox, /etc and the trust stores are ours, and what `image` makes there."""
+    setup = ("mount -t tmpfs none /opt && mkdir /opt/opensandbox /opt/upper /opt/work && "
+             f"mount --bind {opt} /opt/opensandbox && "
+             "mount -t overlay -o lowerdir=/etc,upperdir=/opt/upper,workdir=/opt/work none /etc && mkdir -p /usr/local/share/ca-certificates && "
+             f"mount -t tmpfs none /usr/local/share/ca-certificates && {image} && exec \"$@\"")
     return ["unshare", "--pid", "--mount", "--fork", "--mount-proc", "--kill-child", "sh", "-c", setup, "sh", shell,
             "/opt/opensandbox/bootstrap.sh", *args]
 
@@ -51,8 +53,8 @@ def environment(**env):
     return {**base, "PATH": "/opt/opensandbox/bin:" + base["PATH"], **env}
 
 
-def boot(opt, *args, shell="sh", **env):
-    return subprocess.run(command(opt, *args, shell=shell), capture_output=True, text=True, timeout=WAIT,
+def boot(opt, *args, shell="sh", image=":", **env):
+    return subprocess.run(command(opt, *args, shell=shell, image=image), capture_output=True, text=True, timeout=WAIT,
                           env=environment(**env), stdin=subprocess.DEVNULL)
 
 
@@ -141,6 +143,48 @@ def test_trust(opt, mode):
     assert lines[5:] == ["opensandbox-egress.crt"]
     called = (opt / "called").read_text()
     assert "update-ca-certificates" in called and "certutil -d sql:/opt/opensandbox/.pki/nssdb -A " in called
+
+
+FIREFOX = [f"/etc/{name}/policies/policies.json" for name in ("firefox", "firefox-esr")]
+CHROMIUM = [f"/etc/{name}/policies/managed/opensandbox-egress.json"
+            for name in ("chromium", "opt/chrome", "opt/chrome_for_testing", "opt/edge", "brave")]
+
+
+def policies(opt, image):
+    """The browsers' policy files after two starts, and what was said."""
+    (opt / "mitmproxy-ca-cert.pem").write_text("-----BEGIN CERTIFICATE-----\nQUJD\nREVG\n-----END CERTIFICATE-----\n"
+                                               "-----BEGIN CERTIFICATE-----\nWA==\n-----END CERTIFICATE-----\n")
+    nobody = "setpriv --reuid 65534 --regid 65534 --clear-groups"
+    show = f"for f in {' '.join(FIREFOX + CHROMIUM)}; do if [ -f $f ]; then echo @$f; {nobody} cat $f; fi; done"
+    r = boot(opt, "sh", "/opt/opensandbox/bootstrap.sh", "-c", show, image=image, EXECD_INIT="1", HOME="/proc/nonexistent",
+             OPENSANDBOX_EGRESS_MITMPROXY_TRANSPARENT="1")
+    found = {}
+    for part in r.stdout.split("@")[1:]:
+        name, text = part.split("\n", 1)
+        found[name] = text
+    return found, r.stderr
+
+
+def test_trust_of_browsers(opt):
+    found, said = policies(opt, "umask 027")
+    assert sorted(found) == sorted(FIREFOX + CHROMIUM), said
+    for name in FIREFOX:
+        assert json.loads(found[name]) == {"policies": {"Certificates": {"Install": ["/opt/opensandbox/mitmproxy-ca-cert.pem"]}}}
+    for name in CHROMIUM:
+        assert json.loads(found[name]) == {"CACertificates": ["QUJDREVG", "WA=="]}
+    assert "policies" not in said
+
+
+def test_policies_of_the_image_stay(opt):
+    own = {"policies": {"DisableTelemetry": True, "Certificates": {"ImportEnterpriseRoots": False, "Install": ["/own.pem"]}}}
+    (opt / "own.json").write_text(json.dumps(own))
+    found, said = policies(
+        opt, "mkdir -p /etc/firefox/policies /etc/firefox-esr/policies /etc/opt && cp /opt/opensandbox/own.json "
+             "/etc/firefox/policies/policies.json && echo '{oops' > /etc/firefox-esr/policies/policies.json && : > /etc/opt/chrome")
+    own["policies"]["Certificates"]["Install"].append("/opt/opensandbox/mitmproxy-ca-cert.pem")
+    assert json.loads(found[FIREFOX[0]]) == own, said
+    assert found[FIREFOX[1]] == "{oops\n" and CHROMIUM[1] not in found and CHROMIUM[0] in found
+    assert f"browsers' policies: {FIREFOX[1]} {CHROMIUM[1]}\n" in said
 
 
 def test_trust_of_curl_git_and_later_commands(opt):
