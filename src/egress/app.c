@@ -172,9 +172,19 @@ bool egress_allows_ip(const struct egress *g, const struct ip *ip)
     return enforcer_allows(g->enforcer, egress_policy(g), ip);
 }
 
+bool egress_keeps_ip(const struct egress *g, const struct ip *ip)
+{
+    return enforcer_keeps(g->enforcer, egress_policy(g), ip);
+}
+
 bool egress_ip_is_of(const struct egress *g, const struct ip *ip, struct str name)
 {
     return enforcer_knows(g->enforcer, ip, name);
+}
+
+bool egress_other_ip(const struct egress *g, const struct ip *ip, struct str name, struct ip *ret)
+{
+    return enforcer_other(g->enforcer, egress_policy(g), ip, name, ret);
 }
 
 int egress_redirect(struct egress *g, const uint16_t *ports, size_t n, uint16_t listen_port,

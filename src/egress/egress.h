@@ -75,8 +75,14 @@ bool egress_allows_name(const struct egress *g, struct str name);
 /* As the packet rules decide now about a new connection: rules for addresses, addresses learned
  * from answers for allowed names, the fallback. */
 bool egress_allows_ip(const struct egress *g, const struct ip *ip);
+/* The same about a connection that is open already. */
+bool egress_keeps_ip(const struct egress *g, const struct ip *ip);
 /* The address was in an answer for `name` (not longer ago than its time to live and the grace). */
 bool egress_ip_is_of(const struct egress *g, const struct ip *ip, struct str name);
+/* An address of the other family for a connection to `ip` that cannot be made: one that an answer
+ * gave for the same name, and to which the sandbox might connect itself. `name` is whom the client
+ * means; empty: not known, then `ip` must have only one. Never an internal address. */
+bool egress_other_ip(const struct egress *g, const struct ip *ip, struct str name, struct ip *ret);
 /* From now on TCP connections of the sandbox to these ports, as far as policy allows them, arrive
  * at local port `listen_port` (original destination by SO_ORIGINAL_DST); n = 0 ends that. Replaces
  * what was set before. */

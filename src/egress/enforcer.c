@@ -212,14 +212,46 @@ bool enforcer_knows(const struct enforcer *f, const struct ip *ip, struct str na
     return learned_is_of(&f->learned, ip, name, io_now_ms(f->g->loop));
 }
 
-bool enforcer_allows(const struct enforcer *f, const struct policy *p, const struct ip *ip)
+static bool allows_after(const struct enforcer *f, const struct policy *p, const struct ip *ip,
+                         uint64_t time_ms)
 {
     enum policy_verdict v = policy_check_ip(p, ip);
     const struct learned_addr *a = learned_find(&f->learned, ip);
     if (v != POLICY_BY_DEFAULT) {
         return v == POLICY_ALLOWED;
     }
-    return p->fallback == POLICY_ALLOW || (a && a->expires_ms > io_now_ms(f->g->loop));
+    return p->fallback == POLICY_ALLOW || (a && a->expires_ms > time_ms);
+}
+
+bool enforcer_allows(const struct enforcer *f, const struct policy *p, const struct ip *ip)
+{
+    return allows_after(f, p, ip, io_now_ms(f->g->loop));
+}
+
+bool enforcer_keeps(const struct enforcer *f, const struct policy *p, const struct ip *ip)
+{
+    return allows_after(f, p, ip, 0);
+}
+
+struct other {
+    const struct enforcer *f;
+    const struct policy *p;
+};
+
+/* No less strict than the packet rules, which our own connections pass by: those refuse addresses
+ * of the gateway itself and of resolvers too. */
+static bool other_may(const struct ip *ip, struct str name, void *arg)
+{
+    const struct other *o = arg;
+    return policy_allows_name(o->p, name) && enforcer_allows(o->f, o->p, ip) &&
+           !ip_is_internal(ip) && !ruleset_is_doh_ip(&o->f->g->cfg, ip);
+}
+
+bool enforcer_other(const struct enforcer *f, const struct policy *p, const struct ip *ip,
+                    struct str name, struct ip *ret)
+{
+    struct other o = {f, p};
+    return learned_other(&f->learned, ip, name, io_now_ms(f->g->loop), other_may, &o, ret);
 }
 
 int enforcer_redirect(struct enforcer *f, const uint16_t *ports, size_t n, uint16_t listen_port,

@@ -26,6 +26,11 @@ int enforcer_learn(struct enforcer *f, struct str name, const struct ip *ips, si
 bool enforcer_knows(const struct enforcer *f, const struct ip *ip, struct str name);
 /* Whether a new connection to the address is let through by p and what was learned. */
 bool enforcer_allows(const struct enforcer *f, const struct policy *p, const struct ip *ip);
+/* The same for a connection that is open: an address whose time is over will do. */
+bool enforcer_keeps(const struct enforcer *f, const struct policy *p, const struct ip *ip);
+/* egress_other_ip() */
+bool enforcer_other(const struct enforcer *f, const struct policy *p, const struct ip *ip,
+                    struct str name, struct ip *ret);
 int enforcer_redirect(struct enforcer *f, const uint16_t *ports, size_t n, uint16_t listen_port,
                       struct err *e);
 uint32_t enforcer_mark(const struct enforcer *f);

@@ -139,6 +139,48 @@ bool learned_is_of(const struct learned *l, const struct ip *ip, struct str name
     return n && n->expires_ms > now_ms;
 }
 
+/* The only name by which the address is alive; NULL: none or several. */
+static const struct learned_name *only_name(const struct learned_addr *a, uint64_t now_ms)
+{
+    const struct learned_name *found = NULL;
+    if (a) {
+        list_each (it, &a->names) {
+            const struct learned_name *n = list_entry(it, struct learned_name, of_addr);
+            if (n->expires_ms > now_ms) {
+                if (found) {
+                    return NULL;
+                }
+                found = n;
+            }
+        }
+    }
+    return found;
+}
+
+bool learned_other(const struct learned *l, const struct ip *ip, struct str name, uint64_t now_ms,
+                   learned_may *may, void *arg, struct ip *ret)
+{
+    bool found = false;
+    if (!name.n) {
+        const struct learned_name *only = only_name(learned_find(l, ip), now_ms);
+        if (!only) {
+            return false;
+        }
+        name = str_from(only->name);
+    } else if (!learned_is_of(l, ip, name, now_ms)) {
+        return false; /* whoever says so, no answer did */
+    }
+    list_each (it, &l->age) {
+        const struct learned_name *n = list_entry(it, struct learned_name, age);
+        if (n->expires_ms > now_ms && n->addr->ip.family != ip->family &&
+            str_eq_nocase(str_from(n->name), name) && may(&n->addr->ip, name, arg)) {
+            *ret = n->addr->ip;
+            found = true;
+        }
+    }
+    return found;
+}
+
 void learned_filter(struct learned *l, bool (*keep)(struct str name, void *arg), void *arg)
 {
     list_each (it, &l->age) {

@@ -44,5 +44,10 @@ enum learned_change learned_add(struct learned *l, const struct ip *ip, struct s
 const struct learned_addr *learned_find(const struct learned *l, const struct ip *ip);
 /* Whether the address is alive under this name. */
 bool learned_is_of(const struct learned *l, const struct ip *ip, struct str name, uint64_t now_ms);
+/* An address of the other family under the name by which `ip` is alive: `name`, or when that is
+ * empty the only one it has. Of those for which may() says yes the one heard of last. */
+typedef bool learned_may(const struct ip *ip, struct str name, void *arg);
+bool learned_other(const struct learned *l, const struct ip *ip, struct str name, uint64_t now_ms,
+                   learned_may *may, void *arg, struct ip *ret);
 /* Forgets the pairs for which keep() says no. */
 void learned_filter(struct learned *l, bool (*keep)(struct str name, void *arg), void *arg);

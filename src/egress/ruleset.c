@@ -93,6 +93,17 @@ bool ruleset_is_doh_name(struct str name)
     return false;
 }
 
+bool ruleset_is_doh_ip(const struct egress_config *cfg, const struct ip *ip)
+{
+    struct cidr c;
+    for (size_t i = 0; i < ARRAY_LEN(doh_nets); i++) {
+        if (cidr_parse(str_from(doh_nets[i]), &c) == 0 && cidr_contains(&c, ip)) {
+            return true;
+        }
+    }
+    return cidr_set_contains(cfg->doh, cfg->n_doh, ip);
+}
+
 struct set_text {
     struct buf *out;
     int family;

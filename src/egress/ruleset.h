@@ -34,5 +34,6 @@ int ruleset_format(const struct ruleset *r, struct buf *out, struct err *e);
 /* The commands that let an address in for so long, whatever it had before; or that take it out. */
 void ruleset_learn(struct buf *out, const struct learned_addr *a, uint32_t timeout_s);
 void ruleset_forget(struct buf *out, const struct ip *ip);
-/* Well-known name servers over HTTPS. */
+/* Well-known name servers over HTTPS, and those of the configuration. */
 bool ruleset_is_doh_name(struct str name);
+bool ruleset_is_doh_ip(const struct egress_config *cfg, const struct ip *ip);

@@ -43,6 +43,7 @@ struct conn {
     struct io_dial *dial;
     struct io_relay *relay;
     bool is_open, lingering;  /* is_open: an exchange, not a tunnel */
+    bool is_other;            /* dst is not where the client was going (dial_other()) */
     enum vault_scheme scheme; /* once it is to be opened */
     size_t paid;              /* of the budget */
     bool has_turn, is_waiting;
@@ -150,17 +151,76 @@ static void conn_refuse(struct conn *c, const char *why)
     conn_abort(c);
 }
 
+static void conn_cut(struct conn *c)
+{
+    if (c->relay) {
+        io_relay_cancel(c->relay); /* calls on_relay_end() */
+    } else {
+        conn_abort(c);
+    }
+}
+
 void conn_close_all(struct intercept *i)
 {
     struct list *n;
     while ((n = list_first(&i->conns))) {
-        struct conn *c = list_entry(n, struct conn, node);
-        if (c->relay) {
-            io_relay_cancel(c->relay); /* calls on_relay_end() */
-        } else {
-            conn_abort(c);
+        conn_cut(list_entry(n, struct conn, node));
+    }
+}
+
+void conn_check_policy(struct intercept *i)
+{
+    char text[IP_TEXT_MAX];
+    list_each (it, &i->conns) {
+        struct conn *c = list_entry(it, struct conn, node);
+        if (c->is_other && !egress_keeps_ip(i->g, &c->dst_ip)) {
+            egress_refused(i->g, "packet", str_from(ip_format(&c->dst_ip, text)),
+                           STR("intercepted connection"));
+            conn_cut(c);
         }
     }
+}
+
+/* ---- the way to the server ---- */
+
+static void dial_for(struct conn *c, uint64_t timeout_ms, io_dial_cb *cb)
+{
+    c->dial = io_dial_start_marked(c->i->g->loop, &c->dst, egress_socket_mark(c->i->g), timeout_ms,
+                                   cb, c);
+}
+
+static void dial(struct conn *c, io_dial_cb *cb)
+{
+    struct ip other;
+    bool has = egress_other_ip(c->i->g, &c->dst_ip, str_from(c->name), &other);
+    dial_for(c, has ? INTERCEPT_FIRST_MS : INTERCEPT_SETUP_MS, cb);
+}
+
+static bool hook_allows(void *arg, struct str host);
+
+/* The client has a connection, to us, and takes the address for a good one: it does not try the
+ * next, as it would without us. So we do, once. Everything that is asked about the peer from here
+ * on is asked about that address, and what was put into a request before is asked again. */
+static bool dial_other(struct conn *c, io_dial_cb *cb)
+{
+    struct io_addr dst;
+    struct ip before = c->dst_ip, other;
+    char text[IP_TEXT_MAX];
+    if (c->is_other || !egress_other_ip(c->i->g, &before, str_from(c->name), &other) ||
+        io_addr_ip(str_from(ip_format(&other, text)), io_addr_port(&c->dst), &dst) < 0) {
+        return false;
+    }
+    c->dst_ip = other;
+    if (c->is_open && !hook_allows(c, str_from(c->name))) {
+        c->dst_ip = before;
+        return false;
+    }
+    log_debug("another address of the server is tried", LOG_S("host", c->name),
+              LOG_S("address", text));
+    c->dst = dst;
+    c->is_other = true;
+    dial_for(c, INTERCEPT_SETUP_MS - INTERCEPT_FIRST_MS, cb);
+    return true;
 }
 
 /* ---- as opaque bytes ---- */
@@ -191,7 +251,9 @@ static void on_splice_dialed(struct io_stream *s, int error, void *arg)
     struct conn *c = arg;
     c->dial = NULL;
     if (!s) {
-        conn_abort(c); /* a reset is what the client would have seen without us */
+        if (!dial_other(c, on_splice_dialed)) {
+            conn_abort(c); /* a reset is what the client would have seen without us */
+        }
         return;
     }
     c->upstream = s;
@@ -202,8 +264,7 @@ static void start_splice(struct conn *c)
 {
     io_stream_want(c->client, 0);
     io_timer_start(&c->timer, INTERCEPT_SETUP_MS);
-    c->dial = io_dial_start_marked(c->i->g->loop, &c->dst, egress_socket_mark(c->i->g),
-                                   INTERCEPT_SETUP_MS, on_splice_dialed, c);
+    dial(c, on_splice_dialed);
 }
 
 /* ---- opened ---- */
@@ -480,6 +541,9 @@ static void on_dialed(struct io_stream *s, int error, void *arg)
 {
     struct conn *c = arg;
     c->dial = NULL;
+    if (!s && dial_other(c, on_dialed)) {
+        return;
+    }
     if (!s) {
         upstream_failed(c, error == -ETIMEDOUT ? 504 : 502, "the server cannot be reached");
     } else if (c->x.scheme == VAULT_HTTPS) {
@@ -509,8 +573,7 @@ static void open_exchange(struct conn *c)
     c->x.port = io_addr_port(&c->dst);
     c->x.server_name = leaf ? c->name : "";
     io_timer_start(&c->timer, INTERCEPT_SETUP_MS);
-    c->dial = io_dial_start_marked(c->i->g->loop, &c->dst, egress_socket_mark(c->i->g),
-                                   INTERCEPT_SETUP_MS, on_dialed, c);
+    dial(c, on_dialed);
     if (leaf) {
         c->client_op = io_tls_accept(leaf, take_ptr(&c->client), on_client_tls, c);
     } else {

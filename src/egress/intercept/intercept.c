@@ -165,6 +165,13 @@ static void stop(struct egress *g)
     memset(i, 0, sizeof(*i));
 }
 
+static void on_policy(struct egress *g, const struct policy *effective)
+{
+    if (self.is_ready) {
+        conn_check_policy(&self);
+    }
+}
+
 static bool is_ready(struct egress *g, const char **ret_why)
 {
     if (g->cfg.intercept && !self.is_ready) {
@@ -179,4 +186,5 @@ struct egress_part intercept_part = {
     .start = start,
     .stop = stop,
     .is_ready = is_ready,
+    .on_policy = on_policy,
 };

@@ -32,5 +32,8 @@ extern struct egress_part intercept_part;
 void conn_start(struct intercept *i, struct io_stream *take_client);
 /* Gives free turns to those who wait. */
 void conn_wake(struct intercept *i);
+/* The packet rules cut connections that a new policy does not allow, but see only where the client
+ * was going: cuts those that went to another address, which is the one to ask about. */
+void conn_check_policy(struct intercept *i);
 /* Closes every connection. */
 void conn_close_all(struct intercept *i);

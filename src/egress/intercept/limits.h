@@ -19,6 +19,7 @@
                                      */
 #define INTERCEPT_PEEK_MS 3000u     /* for the first bytes of a connection; then spliced */
 #define INTERCEPT_SETUP_MS 15000u   /* connect and handshakes: 504 */
+#define INTERCEPT_FIRST_MS 4000u    /* of it for an address whose name has another to try */
 #define INTERCEPT_IDLE_MS 600000u   /* between two requests */
 #define INTERCEPT_STALL_MS 3600000u /* without a byte inside an exchange or a tunnel */
 #define INTERCEPT_LINGER_MS 1000u   /* reading on after a refusal, so that it arrives */

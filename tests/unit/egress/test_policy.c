@@ -3,6 +3,7 @@
 #include "../test.h"
 #include "base/cleanup.h"
 #include "egress/learned.h"
+#include "egress/ruleset.h"
 
 static struct policy *parse(const char *text)
 {
@@ -114,6 +115,72 @@ static void learning_is_bounded_and_forgets(void **state)
     learned_done(&l);
 }
 
+static bool may_all(const struct ip *ip, struct str name, void *arg)
+{
+    return true;
+}
+
+static bool may_not(const struct ip *ip, struct str name, void *arg)
+{
+    return memcmp(ip, arg, sizeof(*ip)) != 0;
+}
+
+/* `want` NULL: none. */
+static void other_is(const struct learned *l, const char *of, const char *name, uint64_t now_ms,
+                     const char *want)
+{
+    struct ip a = ip(of), got = {0}, expected = want ? ip(want) : (struct ip){0};
+    assert_int_equal(learned_other(l, &a, str_from(name), now_ms, may_all, NULL, &got),
+                     want != NULL);
+    assert_memory_equal(&got, &expected, sizeof(got));
+}
+
+static void another_address_of_the_same_name(void **state)
+{
+    static const struct {
+        const char *ip, *name;
+        uint64_t expires_ms;
+    } heard[] = {{"2001:db8::1", "a.test", 100}, {"2001:db8::1", "b.test", 50},
+                 {"1.0.0.1", "a.test", 90},      {"1.0.0.2", "a.test", 80},
+                 {"1.0.0.9", "b.test", 40},      {"2001:db8::7", "c.test", 100}};
+    struct learned l;
+    struct ip gone, four = ip("1.0.0.2"), got = {0};
+    learned_init(&l, 10);
+    for (size_t i = 0; i < ARRAY_LEN(heard); i++) {
+        struct ip a = ip(heard[i].ip);
+        (void)learned_add(&l, &a, str_from(heard[i].name), 0, heard[i].expires_ms, &gone);
+    }
+    other_is(&l, "2001:db8::1", "A.test", 0, "1.0.0.2"); /* heard of last */
+    other_is(&l, "2001:db8::1", "a.test", 80, "1.0.0.1");
+    other_is(&l, "2001:db8::1", "a.test", 90, NULL);
+    other_is(&l, "2001:db8::1", "b.test", 0, "1.0.0.9");
+    other_is(&l, "1.0.0.1", "a.test", 0, "2001:db8::1");
+    other_is(&l, "1.0.0.1", "a.test", 95, NULL); /* its own time is over */
+    other_is(&l, "1.0.0.1", "b.test", 0, NULL);  /* somebody only says so */
+    other_is(&l, "2001:db8::7", "c.test", 0, NULL);
+    other_is(&l, "2001:db8::7", "a.test", 0, NULL);
+    other_is(&l, "2001:db8::8", "a.test", 0, NULL);
+    other_is(&l, "2001:db8::1", "", 0, NULL); /* of two names */
+    other_is(&l, "2001:db8::1", "", 60, "1.0.0.2");
+    other_is(&l, "2001:db8::8", "", 0, NULL);
+    struct ip six = ip("2001:db8::1");
+    assert_true(learned_other(&l, &six, STR("a.test"), 0, may_not, &four, &got));
+    four = ip("1.0.0.1");
+    assert_memory_equal(&got, &four, sizeof(got));
+    learned_done(&l);
+}
+
+static void resolvers_over_https(void **state)
+{
+    struct cidr own;
+    assert_int_equal(cidr_parse(STR("198.51.100.0/24"), &own), 0);
+    const struct egress_config none = {0}, some = {.doh = &own, .n_doh = 1};
+    struct ip google = ip("8.8.8.8"), six = ip("2606:4700:4700::1111"), ours = ip("198.51.100.7");
+    assert_true(ruleset_is_doh_ip(&none, &google) && ruleset_is_doh_ip(&some, &six));
+    assert_false(ruleset_is_doh_ip(&none, &ours));
+    assert_true(ruleset_is_doh_ip(&some, &ours));
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -123,6 +190,8 @@ int main(void)
         cmocka_unit_test(patching),
         cmocka_unit_test(lives_of_addresses),
         cmocka_unit_test(learning_is_bounded_and_forgets),
+        cmocka_unit_test(another_address_of_the_same_name),
+        cmocka_unit_test(resolvers_over_https),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
