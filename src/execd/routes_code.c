@@ -238,7 +238,7 @@ static void on_run_body(struct http_req *req, struct str body, void *arg)
         reply_error(req, 503, CODE_SHUTTING_DOWN, "error running codes execd is shutting down");
     } else if (!c) {
         reply_error(req, 500, CODE_RUNTIME_ERROR, "error running codes %s", e.msg);
-    } else if (c->run) {
+    } else if (code_run_is_busy(c)) {
         code_run_busy(c, req);
     } else {
         code_run_start(c, req, str_from(rr.code));

@@ -274,9 +274,7 @@ void route_interrupt(struct http_req *req)
     struct context *context = context_find(x, id);
     struct command *c = command_find(x, id);
     if (context) {
-        if (context->run) {
-            code_run_interrupt(context->run);
-        }
+        code_run_interrupt(context);
         reply_empty(req);
     } else if (c) {
         command_interrupt(c, req);

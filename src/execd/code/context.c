@@ -46,14 +46,22 @@ int code_languages(struct execd *x, struct err *e)
 
 /* ---- the table ---- */
 
+static void fail_runs(struct context *c, const char *ename, const char *why)
+{
+    if (c->next) { /* first: it would begin when the other one ends */
+        code_run_fail(c->next, ename, why);
+    }
+    if (c->run) {
+        code_run_fail(c->run, ename, why);
+    }
+}
+
 static void on_stop(struct stop_hook *hook)
 {
     struct code_table *t = container_of(hook, struct code_table, stop);
     list_each (it, &t->all) {
-        struct context *c = list_entry(it, struct context, node);
-        if (c->run) {
-            code_run_fail(c->run, CODE_SHUTTING_DOWN, "execd is shutting down");
-        }
+        fail_runs(list_entry(it, struct context, node), CODE_SHUTTING_DOWN,
+                  "execd is shutting down");
     }
 }
 
@@ -183,9 +191,7 @@ static void on_failed(struct context *c, const struct err *e)
     if (req) {
         reply_error(req, 500, CODE_RUNTIME_ERROR, "error creating code context. %s", e->msg);
     }
-    if (c->run) {
-        code_run_fail(c->run, CODE_RUNTIME_ERROR, e->msg);
-    }
+    fail_runs(c, CODE_RUNTIME_ERROR, e->msg);
     if (c->is_spare) {
         log_warn("a code kernel could not be started ahead", LOG_S("language", c->language),
                  LOG_ERR(e));
@@ -342,9 +348,7 @@ void context_await(struct context *c, struct http_req *req)
 void context_delete(struct context *c)
 {
     struct http_req *req = take_creation(c);
-    if (c->run) {
-        code_run_fail(c->run, CODE_RUNTIME_ERROR, "the code context was deleted");
-    }
+    fail_runs(c, CODE_RUNTIME_ERROR, "the code context was deleted");
     if (req) {
         reply_error(req, 500, CODE_RUNTIME_ERROR,
                     "error creating code context. it was deleted before its kernel was there");

@@ -3,7 +3,7 @@
  *
  * A context outlives its kernel: when that dies, what ran ends with an error, and the next run
  * starts a new one under the same id. One run at a time; a second one is told that the session is
- * busy. Loop thread only. */
+ * busy, unless the first has been interrupted: then it waits for its turn. Loop thread only. */
 
 #include <stdbool.h>
 
@@ -28,6 +28,7 @@ struct context {
     bool ready;            /* and it takes code */
     char *first_code;      /* what it is to run, unheard, as soon as it does; or NULL */
     struct code_run *run;
+    struct code_run *next;     /* waits for the end of `run`, which was interrupted; or NULL */
     struct http_req *creation; /* who asked for it and waits, or NULL */
 };
 
@@ -70,7 +71,9 @@ bool code_language_known(const char *language);
 int code_languages(struct execd *x, struct err *e);
 
 /* ---- run.c ---- */
-/* Answers `req` with an event stream, or an error when there can be none. */
+/* True when there is a run, and another one would be told so. */
+bool code_run_is_busy(const struct context *c);
+/* Answers `req` with an event stream, or an error when there can be none. Not while busy. */
 void code_run_start(struct context *c, struct http_req *req, struct str code);
 /* The stream of somebody who came while another run is on. */
 void code_run_busy(struct context *c, struct http_req *req);
@@ -78,7 +81,8 @@ void code_run_ready(struct code_run *r);
 void code_run_message(struct code_run *r, const struct kernel_message *m);
 /* The end of a run that its kernel did not end. */
 void code_run_fail(struct code_run *r, const char *ename, const char *why);
-void code_run_interrupt(struct code_run *r);
+/* What runs in the context, and what waits to; nothing is fine. */
+void code_run_interrupt(struct context *c);
 
 /* ---- kernel_local.c ---- */
 void kernel_local_ending_free(struct list *ending);

@@ -1,6 +1,7 @@
 /* One run of code in a context: what its kernel says about it, as events of a response.
  *
- *   WAITING    the kernel is being started; nothing has been sent, so a failure is a plain error
+ *   WAITING    the kernel is being started, or the run before has been interrupted and is about to
+ *              end; nothing has been sent, so a failure is a plain error
  *   RUNNING    `init` is out, the request is with the kernel
  *
  * Only messages whose parent is this run's request count. A run is over when the kernel has both
@@ -63,7 +64,11 @@ struct code_run {
 
 static void run_free(struct code_run *r)
 {
-    r->context->run = NULL;
+    if (r->context->next == r) {
+        r->context->next = NULL;
+    } else {
+        r->context->run = NULL;
+    }
     io_timer_stop(&r->late);
     io_timer_stop(&r->interrupt);
     io_timer_stop(&r->watch);
@@ -94,6 +99,19 @@ static void add_error(struct buf *out, struct code_run *r)
     free(lines);
 }
 
+/* Its turn: now, or when there is a kernel. */
+static void begin(struct code_run *r)
+{
+    struct context *c = r->context;
+    struct err e = {0};
+    c->run = r;
+    if (c->ready) {
+        code_run_ready(r);
+    } else if (context_start_kernel(c, &e) < 0) {
+        code_run_fail(r, CODE_RUNTIME_ERROR, e.msg);
+    }
+}
+
 static void end(struct code_run *r, struct buf *terminal, bool ok)
 {
     struct context *c = r->context;
@@ -103,6 +121,9 @@ static void end(struct code_run *r, struct buf *terminal, bool ok)
     run_free(r);
     if (c->kernel) {
         kernel_pause(c->kernel, false);
+    }
+    if (c->next) {
+        begin(take_ptr(&c->next));
     }
 }
 
@@ -399,8 +420,15 @@ static void on_interrupt_timer(struct io_timer *t)
     }
 }
 
-void code_run_interrupt(struct code_run *r)
+void code_run_interrupt(struct context *c)
 {
+    struct code_run *r = c->run;
+    if (c->next) {
+        code_run_fail(c->next, CODE_RUNTIME_ERROR, "interrupted before its turn");
+    }
+    if (!r) {
+        return;
+    }
     if (!r->running) {
         code_run_fail(r, CODE_RUNTIME_ERROR, "interrupted before its kernel was there");
     } else if (r->begun || r->interrupt_sent) {
@@ -479,14 +507,18 @@ void code_run_start(struct context *c, struct http_req *req, struct str code)
     io_timer_init(&r->late, c->x->loop, on_late);
     io_timer_init(&r->interrupt, c->x->loop, on_interrupt_timer);
     io_timer_init(&r->watch, c->x->loop, on_watch);
-    c->run = r;
     http_req_on_end(req, on_waiter_gone, r);
-    struct err e = {0};
-    if (c->ready) {
-        code_run_ready(r);
-    } else if (context_start_kernel(c, &e) < 0) {
-        code_run_fail(r, CODE_RUNTIME_ERROR, e.msg);
+    if (c->run) {
+        c->next = r;
+    } else {
+        begin(r);
     }
+}
+
+bool code_run_is_busy(const struct context *c)
+{
+    /* An interrupted run ends within EXECD_KERNEL_INTERRUPT_MS, one way or the other. */
+    return c->run && (c->next || !(c->run->interrupt_waits || c->run->interrupt_sent));
 }
 
 static void stream_ignored(struct event_stream *es)

@@ -2,6 +2,7 @@
 
 import base64
 import concurrent.futures
+import contextlib
 import json
 import os
 import threading
@@ -144,6 +145,43 @@ def test_an_infinite_loop_is_interrupted(code, context):
         assert code.interrupt(context).status_code == 200
         assert rest(raw, first).error["ename"] == "KeyboardInterrupt"
     assert texts(code.run("40 + 2", context)) == ["42"]
+
+
+@contextlib.contextmanager
+def waiting(code, context, path):
+    """Code that was interrupted and ends when `path` is there, and the answer that a run behind it will get. There is one such place:
+    whoever comes second is told that the context is busy."""
+    raw = begin(code, "import os, time\ntry:\n  print('begun', flush=True)\n  time.sleep(300)\nexcept KeyboardInterrupt:\n"
+                      f"  while not os.path.exists({path!r}): time.sleep(0.01)", context)
+    first = raw.until(b"begun")
+    assert code.interrupt(context).status_code == 200
+    with concurrent.futures.ThreadPoolExecutor() as pool:
+        runs = [pool.submit(code.post, "6 * 7", context) for _ in range(2)]
+        done, queued = concurrent.futures.wait(runs, WAIT, concurrent.futures.FIRST_COMPLETED)
+        assert check(Events(done.pop().result().content)).error["evalue"] == "session is busy"
+        yield queued.pop()
+    rest(raw, first)
+
+
+def test_a_run_waits_for_the_end_of_an_interrupted_one(code, context):
+    other, path = code.create(), f"/tmp/osbt-{uuid.uuid4()}"
+    with waiting(code, context, path) as answer:
+        code.run(f"open({path!r}, 'w').close()", other)
+        assert texts(check(Events(answer.result(WAIT).content))) == ["42"]
+    code.run(f"import os; os.unlink({path!r})", other)
+    code.delete(other)
+
+
+def test_a_run_that_waits_is_interrupted_and_deleted_too(code):
+    context = code.create()
+    with waiting(code, context, "/nowhere") as answer:
+        assert code.interrupt(context).status_code == 200
+        r = answer.result(WAIT)
+        assert r.status_code == 500 and "interrupted before its turn" in r.json()["message"]
+    with waiting(code, context, "/nowhere") as answer:
+        assert code.delete(context).status_code == 200
+        r = answer.result(WAIT)
+        assert r.status_code == 500 and "was deleted" in r.json()["message"]
 
 
 def test_an_interrupt_of_nothing(code, context):
