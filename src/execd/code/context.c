@@ -28,19 +28,29 @@ bool code_language_known(const char *language)
     return false;
 }
 
+void code_languages_list(const struct kernelspecs *s, struct buf *out)
+{
+    for (size_t i = 0; i < ARRAY_LEN(languages); i++) {
+        if (!s || kernelspec_choose(s, languages[i])) {
+            (void)buf_printf(out, "%s%s", out->len ? ", " : "", languages[i]);
+        }
+    }
+    if (out->len == 0) {
+        (void)buf_add_cstr(out, "none");
+    }
+}
+
 int code_languages(struct execd *x, struct err *e)
 {
     cleanup_(buf_done) struct buf list = BUF_INIT(ERR_MSG_MAX);
     if (*x->cfg.jupyter_host) {
-        for (size_t i = 0; i < ARRAY_LEN(languages); i++) {
-            (void)buf_printf(&list, "%s%s", i ? ", " : "", languages[i]);
-        }
+        code_languages_list(NULL, &list);
         return err_set(e, ERR_INVALID, "known are: %s", buf_cstr(&list));
     }
     cleanup_(arena_done) struct arena a = {0};
     struct kernelspecs *specs = ARENA_NEW(&a, struct kernelspecs);
     kernelspecs_find(&a, specs);
-    kernelspecs_list(specs, &list);
+    code_languages_list(specs, &list);
     return err_set(e, ERR_INVALID, "this sandbox has: %s", buf_cstr(&list));
 }
 

@@ -15,6 +15,7 @@
 
 struct code_run;
 struct code_port;
+struct kernelspecs;
 
 struct context {
     struct list node; /* in the table's list: all, or spare */
@@ -67,6 +68,8 @@ void context_delete(struct context *c);
 
 /* True for the languages that kernels are for. */
 bool code_language_known(const char *language);
+/* "bash, python": those that these specs are for (NULL: all there could be), or "none". */
+void code_languages_list(const struct kernelspecs *s, struct buf *out);
 /* "this sandbox has: bash, python" in e->msg. */
 int code_languages(struct execd *x, struct err *e);
 

@@ -491,7 +491,7 @@ static const struct kernelspec *choose(const struct kernelspecs *specs, const ch
     const struct kernelspec *spec = kernelspec_choose(specs, language);
     if (!spec) {
         cleanup_(buf_done) struct buf list = BUF_INIT(ERR_MSG_MAX);
-        kernelspecs_list(specs, &list);
+        code_languages_list(specs, &list);
         err_set(e, ERR_NOT_FOUND, "no kernel for \"%s\" is installed here; this sandbox has: %s",
                 language, buf_cstr(&list));
     }

@@ -163,19 +163,3 @@ const struct kernelspec *kernelspec_choose(const struct kernelspecs *s, const ch
     }
     return best;
 }
-
-void kernelspecs_list(const struct kernelspecs *s, struct buf *out)
-{
-    for (size_t i = 0; i < s->n; i++) {
-        bool seen = false;
-        for (size_t j = 0; j < i && !seen; j++) {
-            seen = strcmp(s->v[j].language, s->v[i].language) == 0;
-        }
-        if (!seen) {
-            (void)buf_printf(out, "%s%s", out->len ? ", " : "", s->v[i].language);
-        }
-    }
-    if (out->len == 0) {
-        (void)buf_add_cstr(out, "none");
-    }
-}

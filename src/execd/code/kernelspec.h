@@ -36,5 +36,3 @@ int kernelspec_parse(struct arena *a, struct str text, const char *name, const c
  * last, because in code-interpreter images it is Jupyter's own and not the user's. */
 int kernelspec_rank(const char *name, const char *language);
 const struct kernelspec *kernelspec_choose(const struct kernelspecs *s, const char *language);
-/* "bash, python": each language once, or "none". */
-void kernelspecs_list(const struct kernelspecs *s, struct buf *out);

@@ -33,6 +33,7 @@
 #define ABORTED_MS 100u
 #define ABORTED_MAX 10
 #define TOO_LARGE "OutputTooLarge"
+#define INTERRUPTED "KeyboardInterrupt"
 #define HANG_LOOKS 4 /* in the time after which a kernel is taken for hung */
 #define FIRST_LOOK_MS 2000u
 #define BEGUN_MS 500u /* an interrupt waits so long for the code to have begun */
@@ -181,7 +182,7 @@ static void on_late(struct io_timer *t)
         return;
     }
     if (!r->replied && !r->error && r->interrupt_sent) {
-        set_error(r, STR("KeyboardInterrupt"), STR("the code was interrupted"));
+        set_error(r, STR(INTERRUPTED), STR("the code was interrupted"));
     }
     finish(r);
 }
@@ -340,7 +341,11 @@ static void on_reply(struct code_run *r, const struct json *content)
         r->error = json_clone(content);
         return;
     }
-    set_error(r, STR("ExecutionAborted"), STR("the kernel did not run the code"));
+    if (aborted && r->interrupt_sent) { /* bash_kernel's way to say it */
+        set_error(r, STR(INTERRUPTED), STR("the code was interrupted"));
+    } else {
+        set_error(r, STR("ExecutionAborted"), STR("the kernel did not run the code"));
+    }
 }
 
 /* Only what it was about is known. */

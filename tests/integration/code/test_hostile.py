@@ -125,6 +125,16 @@ def test_a_stopped_kernel_ends_its_run_and_a_busy_one_does_not(hostile):
     wait_for(lambda: gone(pid), "the kernel to be killed", WAIT)
 
 
+def test_a_kernel_that_aborts_when_interrupted(hostile):
+    """As bash_kernel does; nobody who pressed Ctrl-C wants to read that the code did not run."""
+    code = hostile()
+    c = code.create("bash")
+    run = Run(code, c, "try: out('begun'); time.sleep(999)\nexcept KeyboardInterrupt: done(status='abort')")
+    run.until(b"begun")
+    assert code.interrupt(c).status_code == 200
+    assert run.end().error["ename"] == "KeyboardInterrupt"
+
+
 def test_a_kernel_cannot_get_out_of_reach(hostile):
     """It leaves its process group, ignores signals, and is ended all the same; interrupting again and again delays nothing."""
     code = hostile()

@@ -92,7 +92,8 @@ def test_a_stopped_kernel_does_not_hold_its_context(launch):
 
 def test_a_kernel_that_cannot_start_says_why(launch, tmp_path):
     for name, argv, language in (("java", ["/no/such/program", "{connection_file}"], "java"),
-                                 ("go", ["sh", "-c", "echo it is broken >&2; exit 7"], "go")):
+                                 ("go", ["sh", "-c", "echo it is broken >&2; exit 7"], "go"),
+                                 ("ir", ["R"], "R")):  # installed, and none of ours
         os.makedirs(tmp_path / "share/kernels" / name)
         with open(tmp_path / "share/kernels" / name / "kernel.json", "w") as f:
             json.dump({"argv": argv, "display_name": name, "language": language}, f)
@@ -102,9 +103,9 @@ def test_a_kernel_that_cannot_start_says_why(launch, tmp_path):
     r = code.execd.post("/code/context", json={"language": "go"}, timeout=WAIT)
     assert r.status_code == 500 and "exit status 7" in r.json()["message"] and "it is broken" in r.json()["message"]
     r = code.execd.post("/code/context", json={"language": "typescript"})
-    assert r.status_code == 500 and "this sandbox has:" in r.json()["message"]
-    for language in ("go", "java", "python"):
-        assert language in r.json()["message"]
+    assert r.status_code == 500 and r.json()["message"].endswith("this sandbox has: go, java, python")
+    r = code.execd.post("/code/context", json={"language": "R"})
+    assert r.status_code == 500 and r.json()["message"].endswith("unknown language: R; this sandbox has: go, java, python")
     assert code.contexts() == []
 
 
