@@ -304,7 +304,7 @@ OSB_API const char *osb_result_id(const struct osb_result *r); /* execution id *
 OSB_API bool osb_result_has_exit_code(const struct osb_result *r);
 OSB_API int osb_result_exit_code(const struct osb_result *r); /* -1: killed or timed out */
 OSB_API const char *
-osb_result_stdout(const struct osb_result *r); /* lines joined by \n; never NULL */
+osb_result_stdout(const struct osb_result *r); /* never NULL; lines, but of code as it came */
 /* As osb_result_stdout(). */
 OSB_API const char *osb_result_stderr(const struct osb_result *r);
 OSB_API const char *

@@ -17,6 +17,7 @@ struct osb_result {
     char *id;
     struct buf out, err;
     char *text;
+    bool is_code; /* texts are pieces of the output, not lines; there is no exit code */
     bool has_error, complete;
     char *name, *value;
     char **traceback;
@@ -60,6 +61,9 @@ const char *osb_result_id(const struct osb_result *r)
 bool osb_result_has_exit_code(const struct osb_result *r)
 {
     int64_t v;
+    if (r->is_code) {
+        return false;
+    }
     return r->has_error ? parse_i64(str_from(r->value), &v) == 0 : r->complete;
 }
 
@@ -133,13 +137,13 @@ static bool event_type(const char *name, enum osb_event_type *ret)
     return false;
 }
 
-/* Lines come without their terminator; a blank line is the text "\n". */
+/* Lines come without their terminator; a blank line is the text "\n". Code's output comes as is. */
 static void collect(struct reader *rd, struct buf *b, struct str text)
 {
     if (rd->o->discard || rd->overflow) {
         return;
     }
-    bool ends = text.n > 0 && text.p[text.n - 1] == '\n';
+    bool ends = rd->r->is_code || (text.n > 0 && text.p[text.n - 1] == '\n');
     if (buf_add_str(b, text) < 0 || (!ends && buf_add_char(b, '\n') < 0) || buf_cstr(b) == NULL) {
         rd->overflow = true;
     }
@@ -282,6 +286,7 @@ static struct osb_result *stream(struct osb_sandbox *s, const char *path, const 
 {
     static const struct osb_run_opts none;
     struct osb_result *r = NEW(struct osb_result);
+    r->is_code = strcmp(path, "/code") == 0;
     r->out = BUF_INIT(CLIENT_MAX_OUTPUT);
     r->err = BUF_INIT(CLIENT_MAX_OUTPUT);
     struct reader rd = {.r = r, .o = o ? o : &none, .line = BUF_INIT(CLIENT_MAX_EVENT)};

@@ -96,7 +96,7 @@ static void fx_ping(struct http_req *req, struct http_reply *r)
     r->status = fx_is(req, "dead") ? 503 : 200;
 }
 
-/* Answers with the command itself as the stream. */
+/* Answers with the command itself, or the code, as the stream. */
 static void fx_command(struct http_req *req, struct http_reply *r)
 {
     struct json *j;
@@ -104,7 +104,8 @@ static void fx_command(struct http_req *req, struct http_reply *r)
     r->status = 200;
     r->ctype = "text/event-stream";
     j = json_parse(http_req_body(req), NULL);
-    (void)buf_add_str(&r->body, json_str(json_get(j, "command")));
+    struct str command = json_str(json_get(j, "command"));
+    (void)buf_add_str(&r->body, command.p ? command : json_str(json_get(j, "code")));
     json_free(j);
     if (fx_is(req, "slow")) {
         fx_hold();
@@ -150,6 +151,7 @@ static const struct http_route fx_routes[] = {
     {.method = "PUT", .pattern = "/v1/pools/{id}", .kind = HTTP_WORK, .work = fx_delete},
     {.method = "GET", .pattern = "/in/{id}/ping", .kind = HTTP_WORK, .work = fx_ping},
     {.method = "POST", .pattern = "/in/{id}/command", .kind = HTTP_WORK, .work = fx_command},
+    {.method = "POST", .pattern = "/in/{id}/code", .kind = HTTP_WORK, .work = fx_command},
     {.method = "GET", .pattern = "/in/{id}/files/download", .kind = HTTP_WORK, .work = fx_download},
     {0},
 };

@@ -53,6 +53,20 @@ static void failures(void **state)
     osb_result_free(r);
 }
 
+static void code(void **state)
+{
+    struct osb_error e = {0};
+    struct osb_result *r = osb_code_run(
+        box, NULL, NULL, INIT OUT("50%") OUT("\\r100%\\n") OUT("no end") END, NULL, &e);
+    assert_string_equal(osb_result_stdout(r), "50%\r100%\nno end"); /* pieces, not lines */
+    assert_false(osb_result_has_exit_code(r));
+    osb_result_free(r);
+    r = osb_code_run(box, NULL, "bash", INIT FAILED("7"), NULL, &e);
+    assert_false(osb_result_has_exit_code(r));
+    assert_string_equal(osb_result_error_value(r), "7");
+    osb_result_free(r);
+}
+
 static void no_stream(void **state)
 {
     struct osb_error e;
@@ -133,10 +147,13 @@ static int stop(void **state)
 
 int main(void)
 {
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(output),    cmocka_unit_test(failures),
-        cmocka_unit_test(no_stream), cmocka_unit_test(listener),
-        cmocka_unit_test(values),    cmocka_unit_test(last_line_without_end),
-        cmocka_unit_test(files)};
+    const struct CMUnitTest tests[] = {cmocka_unit_test(output),
+                                       cmocka_unit_test(failures),
+                                       cmocka_unit_test(code),
+                                       cmocka_unit_test(no_stream),
+                                       cmocka_unit_test(listener),
+                                       cmocka_unit_test(values),
+                                       cmocka_unit_test(last_line_without_end),
+                                       cmocka_unit_test(files)};
     return cmocka_run_group_tests(tests, start, stop);
 }
