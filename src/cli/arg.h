@@ -59,6 +59,11 @@ struct cli_cmd {
     bool hidden;
 };
 
+/* A command without commands below it; the last arguments name its own. */
+#define LEAF(var, word, text, options, fn, ...)                                                    \
+    static const struct cli_cmd var = {                                                            \
+        .name = (word), .help = (text), .opts = (options), .args = {__VA_ARGS__}, .run = (fn)}
+
 struct arg_value {
     const struct cli_opt *opt;
     const char *text;

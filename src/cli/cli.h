@@ -77,8 +77,7 @@ void time_text(const char *rfc3339, char out[40]);
 /* What a foreground command printed and how it ended, see run.c. */
 struct run_view {
     struct cli *x;
-    bool ended_line; /* the last text ended with a newline */
-    char id[64];     /* of the execution */
+    char id[64]; /* of the execution */
 };
 bool run_on_event(const struct osb_event *ev, void *arg);
 /* Runs `command` in s (session NULL: not in one), streams, returns the exit code to end with. */

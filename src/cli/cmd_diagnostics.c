@@ -204,14 +204,14 @@ static const struct cli_opt summary_opts[] = {
     {0},
 };
 
-#define LEAF(var, word, text, options, fn)                                                         \
-    static const struct cli_cmd var = {                                                            \
-        .name = (word), .help = (text), .opts = (options), .args = {"SANDBOX_ID"}, .run = (fn)}
-LEAF(devops_logs, "logs", "Logs as text (deprecated).", devops_logs_opts, run_devops_logs);
-LEAF(devops_events, "events", "Events as text (deprecated).", devops_events_opts,
-     run_devops_events);
-LEAF(inspect, "inspect", "Everything known about a sandbox, as text.", inspect_opts, run_inspect);
-LEAF(summary, "summary", "State, events and logs on one page.", summary_opts, run_summary);
+LEAF(devops_logs, "logs", "Logs as text (deprecated).", devops_logs_opts, run_devops_logs,
+     "SANDBOX_ID");
+LEAF(devops_events, "events", "Events as text (deprecated).", devops_events_opts, run_devops_events,
+     "SANDBOX_ID");
+LEAF(inspect, "inspect", "Everything known about a sandbox, as text.", inspect_opts, run_inspect,
+     "SANDBOX_ID");
+LEAF(summary, "summary", "State, events and logs on one page.", summary_opts, run_summary,
+     "SANDBOX_ID");
 static const struct cli_cmd *const devops_subs[] = {&devops_logs, &devops_events, &inspect,
                                                     &summary, NULL};
 const struct cli_cmd cmd_devops = {

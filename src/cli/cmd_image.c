@@ -379,9 +379,6 @@ static const struct cli_opt prune_opts[] = {
     OPT_OUTPUT("table|json|yaml"),
     {0},
 };
-#define LEAF(var, word, text, options, fn, ...)                                                    \
-    static const struct cli_cmd var = {                                                            \
-        .name = (word), .help = (text), .opts = (options), .args = {__VA_ARGS__}, .run = (fn)}
 LEAF(list, "ls", "List images.", only_output, run_list, NULL);
 LEAF(pull, "pull", "Pull an image from its registry.", pull_opts, run_pull, "IMAGE");
 LEAF(push, "push", "Push an image to a registry.", push_opts, run_push, "IMAGE", "[TARGET]");

@@ -27,11 +27,11 @@ static const struct cli_opt options[] = {
 };
 
 static const struct cli_cmd *const commands[] = {
-    &cmd_sandbox,  &cmd_command, &cmd_file,   &cmd_egress, &cmd_vault,  &cmd_diagnostics,
-    &cmd_devops,   &cmd_config,  &cmd_skills, &cmd_run,    &cmd_shell,  &cmd_exec,
-    &cmd_cp,       &cmd_forward, &cmd_logs,   &cmd_top,    &cmd_code,   &cmd_snapshot,
-    &cmd_image,    &cmd_fork,    &cmd_pool,   &cmd_doctor, &cmd_server, &cmd_completion,
-    &cmd_complete, NULL,
+    &cmd_sandbox,    &cmd_command,  &cmd_file,   &cmd_egress, &cmd_vault,  &cmd_diagnostics,
+    &cmd_devops,     &cmd_config,   &cmd_skills, &cmd_run,    &cmd_shell,  &cmd_exec,
+    &cmd_cp,         &cmd_forward,  &cmd_logs,   &cmd_top,    &cmd_code,   &cmd_context,
+    &cmd_snapshot,   &cmd_image,    &cmd_fork,   &cmd_pool,   &cmd_doctor, &cmd_server,
+    &cmd_completion, &cmd_complete, NULL,
 };
 
 const struct cli_cmd cmd_root = {

@@ -143,9 +143,6 @@ static const struct cli_opt list_opts[] = {
     OPT_OUTPUT("table|json|yaml"),
     {0},
 };
-#define LEAF(var, word, text, options, fn, ...)                                                    \
-    static const struct cli_cmd var = {                                                            \
-        .name = (word), .help = (text), .opts = (options), .args = {__VA_ARGS__}, .run = (fn)}
 LEAF(create, "create", "Keep the state of a sandbox.", create_opts, run_create, "SANDBOX_ID");
 LEAF(list, "list", "List snapshots.", list_opts, run_list, NULL);
 LEAF(get, "get", "Show one snapshot.", only_output, run_get, "SNAPSHOT_ID");

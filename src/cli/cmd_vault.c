@@ -168,10 +168,6 @@ static int run_binding_get(struct cli *x)
     return one_of(x, "bindings", "Binding");
 }
 
-#define LEAF(var, word, text, options, fn, ...)                                                    \
-    static const struct cli_cmd var = {                                                            \
-        .name = (word), .help = (text), .opts = (options), .args = {__VA_ARGS__}, .run = (fn)}
-
 LEAF(create, "create", "Fill the vault.", file_opts, run_create, "SANDBOX_ID");
 LEAF(get, "get", "Show the vault, without secrets.", only_output, run_get, "SANDBOX_ID");
 LEAF(patch, "patch", "Change credentials and bindings.", file_opts, run_patch, "SANDBOX_ID");

@@ -2,7 +2,6 @@
 
 import signal
 import subprocess
-import time
 
 import pytest
 from test_terminal import Term
@@ -24,11 +23,83 @@ def test_ctrl_c_ends_the_snippet_too(osb, box):
     assert p.stdout.readline() == "up\n"
     p.send_signal(signal.SIGINT)
     _, err = p.communicate(timeout=60)
+    assert p.returncode == 130 and "KeyboardInterrupt" in err
+    assert osb.ok("code", box, "-c", "1") == "1\n"  # its context is free again, at once
+
+
+def test_a_second_ctrl_c_leaves_the_snippet_and_the_next_one_waits(osb, box):
+    code = ("import time\ntry:\n print('up', flush=True)\n time.sleep(987654)\nexcept BaseException:\n"
+            " try:\n  print('no', flush=True)\n  time.sleep(2)\n except BaseException: time.sleep(1)\n")
+    p = subprocess.Popen([osb.exe, "code", box, "-c", code], env=osb.env, stdout=subprocess.PIPE, stderr=subprocess.PIPE,
+                         text=True)
+    for line in ("up\n", "no\n"):
+        assert p.stdout.readline() == line
+        p.send_signal(signal.SIGINT)
+    _, err = p.communicate(timeout=60)
     assert p.returncode == 130 and "Aborted!" in err
-    deadline = time.monotonic() + 60  # its context is free again
-    while osb("code", box, "-c", "1").returncode != 0:
-        assert time.monotonic() < deadline, "the code goes on"
-        time.sleep(0.05)
+    assert osb.ok("code", box, "-c", "1") == "1\n"
+
+
+def test_output_comes_as_it_was_written(osb, box):
+    pieces = "import time\nfor n in range(3):\n print(n, end=' ', flush=True)\n time.sleep(0.3)"
+    assert osb.ok("code", box, "-c", pieces) == "0 1 2 "
+    assert osb.ok("code", box, "-c", "print('half', end='')\n42") == "half\n42\n"  # a result has its own line
+    long = osb.ok("code", box, "-c", "print('x' * 2_000_000)")
+    assert long == "x" * 2_000_000 + "\n"
+
+
+def test_what_has_no_words_is_named(osb, box):
+    html = "display({'text/html': '<b>x</b>', 'image/png': 'AA=='}, raw=True)"
+    assert osb.ok("code", box, "-c", html) == "<text/html, image/png>\n"
+
+
+def test_what_cannot_be_run(osb, box):
+    r = osb("code", box, "-c", "")
+    assert r.returncode == 1 and "no code" in r.stderr
+    r = osb("code", box, "-c", "1", "file.py")
+    assert r.returncode == 2 and "not both" in r.stderr
+
+
+def test_contexts(osb, box):
+    made = osb.json("context", "create", box, "-w", "/tmp", "-e", "GREETING=hello")
+    assert made["language"] == "python" and made["cwd"] == "/tmp"
+    run = ("code", box, "--context", made["id"], "-c")
+    assert osb.ok(*run, "import os; kept = os.environ['GREETING']; print(os.getcwd())") == "/tmp\n"
+    assert osb.ok(*run, "print(kept)") == "hello\n"
+    assert osb.json("context", "get", box, made["id"]) == made
+    assert made in osb.json("context", "list", box, "-l", "python") and osb.json("context", "list", box, "-l", "go") == []
+    assert made["id"] in osb.ok("context", "list", box)
+    osb.ok("context", "interrupt", box, made["id"])
+    assert "Deleted" in osb.ok("context", "delete", box, made["id"])
+    r = osb("context", "get", box, made["id"])
+    assert r.returncode == 1 and "not found" in r.stderr
+    r = osb("context", "create", box, "-l", "cobol")
+    assert r.returncode == 1 and "this sandbox has: python" in r.stderr
+    assert osb("context", "delete", box).returncode == 2
+    osb.json("context", "create", box)
+    osb.ok("context", "delete", box, "--language", "python")
+    assert osb.json("context", "list", box) == []
+    assert "Nothing there" in osb.ok("context", "list", box)
+
+
+def test_a_conversation_in_a_context_leaves_it(osb, box):
+    context = osb.json("context", "create", box)["id"]
+    for typed, answer in (("kept = 42\n", ""), ("kept\n", "42\n")):
+        assert osb.ok("code", box, "--context", context, stdin=typed) == answer
+    osb.ok("context", "delete", box, context)
+
+
+def test_lines_without_a_terminal(osb, box):
+    r = osb("code", box, stdin="kept = 20\n1 / 0\nkept + 22\n")
+    assert r.stdout == "42\n" and "ZeroDivisionError" in r.stderr and r.returncode == 1
+    p = subprocess.Popen([osb.exe, "code", box], env=osb.env, stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
+    p.stdin.write("import time\nprint('up', flush=True); time.sleep(987654)\n")
+    p.stdin.flush()
+    assert p.stdout.readline() == "up\n"
+    mine = osb.json("context", "list", box)[-1]
+    p.send_signal(signal.SIGTERM)
+    p.communicate(timeout=60)
+    assert p.returncode == 130 and mine not in osb.json("context", "list", box)  # the context that it made is gone with it
 
 
 def test_file_and_stdin(osb, box, tmp_path):
