@@ -7,7 +7,7 @@
  * Only messages whose parent is this run's request count. A run is over when the kernel has both
  * replied and gone idle; the error, if there was one, is told then, so that exactly one event ends
  * the stream and no output comes behind it. A lost `idle` (a kernel drops output nobody takes) is
- * waited for EXECD_KERNEL_IDLE_MS and no longer.
+ * waited for EXECD_KERNEL_IDLE_MS and no longer; a reply comes before `idle` or never.
  *
  * Backpressure: a long text is sent piece by piece, and nothing more is read from the kernel until
  * the client has taken it. */
@@ -27,8 +27,10 @@
 #include "execd/telemetry.h"
 
 #define RESULT_MAX (60u << 20) /* an encoded result or error; a larger one is left out */
-/* A kernel that is interrupted just before the code begins goes idle and never replies. */
+/* A kernel that is interrupted just before the code begins goes idle and never replies. Nor does
+ * one that fails in its own code, as bash_kernel does with an incomplete command. */
 #define INTERRUPTED_MS 1000u
+#define NO_REPLY_MS 3000u
 /* Between attempts to run what a kernel has aborted without running it, and how many. */
 #define ABORTED_MS 100u
 #define ABORTED_MAX 10
@@ -163,8 +165,9 @@ static void finish_if_over(struct code_run *r)
     if (r->replied && r->idle) {
         finish(r);
     } else if (r->replied || r->idle) {
-        io_timer_start(&r->late,
-                       r->interrupt_sent && !r->replied ? INTERRUPTED_MS : EXECD_KERNEL_IDLE_MS);
+        io_timer_start(&r->late, r->replied          ? EXECD_KERNEL_IDLE_MS
+                                 : r->interrupt_sent ? INTERRUPTED_MS
+                                                     : NO_REPLY_MS);
     }
 }
 
@@ -183,6 +186,9 @@ static void on_late(struct io_timer *t)
     }
     if (!r->replied && !r->error && r->interrupt_sent) {
         set_error(r, STR(INTERRUPTED), STR("the code was interrupted"));
+    } else if (!r->replied && !r->error) {
+        set_error(r, STR("ExecutionAborted"),
+                  STR("the kernel gave the code up without an answer; it may be incomplete"));
     }
     finish(r);
 }

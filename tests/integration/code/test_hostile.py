@@ -75,6 +75,7 @@ MISDEEDS = {
     "errs without a name": ("send(iopub, 'error', {'traceback': {'a': 1}})\ndone(status='error')", "Error"),
     "errs with a wrong trace": ("send(iopub, 'error', {'ename': 'E', 'evalue': 7, 'traceback': [1, None, 'line', []]})\ndone(status='error')", "E"),
     "replies nonsense": ("reply(status=7); status('idle')", "ExecutionAborted"),
+    "never replies": ("status('idle')", "ExecutionAborted"),
     "aborts every time": ("reply(status='aborted'); status('idle')", "ExecutionAborted"),
     "has too large an error": ("big = {'status': 'error', 'ename': 'Big', 'evalue': 'x' * (34 << 20), 'traceback': []}\n"
                                "send(iopub, 'error', big); send(shell, 'execute_reply', big); status('idle')", "OutputTooLarge"),
