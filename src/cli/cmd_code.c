@@ -135,6 +135,14 @@ static void print_error(struct talk *t, const struct osb_result *r)
     if (only.n && str_ends(str_trim_space(buf_str(&t->said)), only)) {
         return;
     }
+    bool told = false; /* some tracebacks are only the place */
+    for (const char *const *l = line; *l; l++) {
+        told =
+            told || strstr(*l, osb_result_error_name(r)) || strstr(*l, osb_result_error_value(r));
+    }
+    if (!told) {
+        (void)fprintf(stderr, "%s: %s\n", osb_result_error_name(r), osb_result_error_value(r));
+    }
     for (; *line; line++) {
         print_traceback_line(&t->x->out, *line);
     }
@@ -244,12 +252,40 @@ static int run_block(struct talk *t, const char *code)
 
 /* ---- a conversation ---- */
 
-/* A block goes on after a colon or a backslash, until a blank line. */
-static bool goes_on(const struct buf *b, const char *line)
+/* Brackets that are open, as far as one can tell without knowing the language. */
+static int open_brackets(const char *code)
+{
+    int n = 0;
+    char quote = '\0';
+    for (const char *p = code; *p; p++) {
+        if (*p == '\n') {
+            quote = '\0'; /* rather an apostrophe in a comment than a text of several lines */
+        } else if (*p == '\\' && p[1] && p[1] != '\n') {
+            p++;
+        } else if (quote) {
+            quote = *p == quote ? '\0' : quote;
+        } else if (strchr("'\"`", *p)) {
+            quote = *p;
+        } else {
+            n += strchr("([{", *p) ? 1 : strchr(")]}", *p) ? -1 : 0;
+        }
+    }
+    return n;
+}
+
+/* A block goes on after a colon, a backslash, within brackets or behind a magic word for the whole
+ * of it (%%), until a blank line. */
+static bool goes_on(struct buf *b, const char *line)
 {
     size_t n = strlen(line);
-    return (n && (line[n - 1] == ':' || line[n - 1] == '\\')) ||
-           (n && b->len > n + 1 && (line[0] == ' ' || line[0] == '\t'));
+    const char *code = buf_cstr(b);
+    if (n == 0) {
+        return false;
+    }
+    bool first = b->len == n + 1;
+    return line[n - 1] == ':' || line[n - 1] == '\\' ||
+           (!first && (line[0] == ' ' || line[0] == '\t')) || strncmp(code, "%%", 2) == 0 ||
+           open_brackets(code) > 0;
 }
 
 /* False when Ctrl-C came before a line. */

@@ -89,6 +89,11 @@ def test_a_conversation_in_a_context_leaves_it(osb, box):
     osb.ok("context", "delete", box, context)
 
 
+def test_a_block_of_lines(osb, box):
+    lines = ["x = [", "20,", "22]", "sum(x)", "def f():", "    return ')'", "", "f()", "'(:'", "%%capture said", "print('kept')", "", "said.stdout"]
+    assert osb.ok("code", box, stdin="\n".join(lines) + "\n").split() == ["42", "')'", "'(:'", "'kept\\n'"]
+
+
 def test_lines_without_a_terminal(osb, box):
     r = osb("code", box, stdin="kept = 20\n1 / 0\nkept + 22\n")
     assert r.stdout == "42\n" and "ZeroDivisionError" in r.stderr and r.returncode == 1
