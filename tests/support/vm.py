@@ -6,6 +6,7 @@ import os
 import shutil
 import subprocess
 import tempfile
+import time
 
 ROOT = os.path.dirname(os.path.dirname(os.path.dirname(os.path.abspath(__file__))))
 CACHE = os.path.join(ROOT, "build", "vm")
@@ -16,6 +17,7 @@ libsqlite3-0 libssl3 libuv1 libyaml-0-2 libzstd1 zlib1g""".split()
 ALSO = ["/etc/alternatives", "/etc/passwd", "/etc/group", "/etc/shadow", "/etc/nsswitch.conf", "/etc/ld.so.cache", "/etc/ssl",
         "/usr/share/ca-certificates"]
 KERNEL_MODULES = ["virtio_pci", "virtio_blk"]
+UP, BOOT_SECONDS, BOOTS = "the machine is up", 90, 3
 INIT = """#!/bin/busybox sh
 /bin/busybox mkdir -p /proc /sys /dev /new
 /bin/busybox mount -t proc proc /proc
@@ -27,6 +29,7 @@ exec /bin/busybox switch_root /new /vm-init
 """
 SECOND_INIT = """#!/bin/bash
 export PATH=/usr/sbin:/usr/bin:/sbin:/bin HOME=/root LANG=C.UTF-8
+echo %s >/dev/console
 mount -t proc proc /proc
 mount -t sysfs sysfs /sys
 mount -t devtmpfs dev /dev
@@ -115,7 +118,34 @@ def tree(root, kernel_dir):
     os.chmod(f"{root}/var/tmp", 0o1777)
 
 
-def execute(command, copy, timeout=900):
+def boot(kernel_dir, d):
+    """A machine that is up. The emulator may hang before the kernel's first line, with both processors busy: then once more."""
+    console = f"{d}/console"
+    for _ in range(BOOTS):
+        qemu = subprocess.Popen(
+            ["qemu-system-x86_64", "-accel", "tcg,thread=multi", "-cpu", "max", "-m", "3G", "-smp", "2", "-nographic", "-nodefaults", "-no-reboot",
+             "-kernel", glob.glob(f"{kernel_dir}/boot/vmlinuz-*")[0], "-initrd", f"{d}/initramfs",
+             "-append", "console=ttyS0 panic=-1 quiet", "-serial", f"file:{console}",
+             "-drive", f"file={d}/disk,format=raw,if=virtio,cache=unsafe"])
+        for _ in range(BOOT_SECONDS * 2):
+            time.sleep(0.5)
+            if UP in said(console) or qemu.poll() is not None:
+                return qemu
+        qemu.kill()
+        qemu.wait()
+        print(f"the machine did not come up in {BOOT_SECONDS} s: {said(console)[-500:]!r}")
+    raise AssertionError(f"the machine did not come up in {BOOTS} attempts")
+
+
+def said(console):
+    try:
+        with open(console, errors="replace") as f:
+            return f.read()
+    except FileNotFoundError:
+        return ""
+
+
+def execute(command, copy, timeout=300):
     """Runs a shell command in a fresh machine, below /repo with the named files and directories of this one there
     ({path: path below /repo}). Returns exit code and output; None as code: the machine did not get that far."""
     kernel_dir = kernel()
@@ -128,24 +158,19 @@ def execute(command, copy, timeout=900):
             os.makedirs(os.path.dirname(to), exist_ok=True)
             run("cp", "-aL", here, to)
         with open(f"{root}/vm-init", "w") as f:
-            f.write(SECOND_INIT % command)
+            f.write(SECOND_INIT % (UP, command))
         os.chmod(f"{root}/vm-init", 0o755)
         run("/usr/sbin/mke2fs", "-q", "-t", "ext4", "-d", root, disk, "6G")
         shutil.rmtree(root)
         initramfs(kernel_dir, f"{d}/initramfs")
-        accel = ["-accel", "tcg,thread=multi", "-cpu", "max"]
-        console = f"{d}/console"
-        qemu = subprocess.Popen(
-            ["qemu-system-x86_64", *accel, "-m", "3G", "-smp", "2", "-nographic", "-nodefaults", "-no-reboot",
-             "-kernel", glob.glob(f"{kernel_dir}/boot/vmlinuz-*")[0], "-initrd", f"{d}/initramfs",
-             "-append", "console=ttyS0 panic=-1 quiet", "-serial", f"file:{console}",
-             "-drive", f"file={disk},format=raw,if=virtio,cache=unsafe"])
+        qemu = boot(kernel_dir, d)
         try:
             qemu.wait(timeout)
         except subprocess.TimeoutExpired:
+            pass
+        finally:
             qemu.kill()
             qemu.wait()
         out = run("/usr/sbin/debugfs", "-R", "cat /result/out", disk)
         code = run("/usr/sbin/debugfs", "-R", "cat /result/code", disk).strip()
-        with open(console, errors="replace") as f:
-            return int(code) if code.isdigit() else None, out if code.isdigit() else out + f.read()[-4000:]
+        return int(code) if code.isdigit() else None, out if code.isdigit() else out + said(f"{d}/console")[-4000:]
