@@ -88,7 +88,8 @@ bash_kernel() {
     for wheel in "$work"/wheels/*.whl; do
         /usr/bin/python3 -m zipfile -e "$wheel" "$lib" || return 1
     done
-    kernelspec bash /usr/bin/python3 -m bash_kernel -f '{connection_file}'
+    install -D -m 644 -t "$out/opt/code-interpreter/kernels" "$here/kernels/bash_eager.py"
+    kernelspec bash /usr/bin/python3 /opt/code-interpreter/kernels/bash_eager.py -f '{connection_file}'
 }
 
 node_kernels() {

@@ -86,6 +86,16 @@ def test_directory_and_environment_are_as_asked(boxed, language):
     assert boxed.delete(c).status_code == 200
 
 
+def test_a_long_script_in_bash(boxed):
+    """Its kernel is given line after line, and must not fall out of step."""
+    text = "\n".join(f"for i in {n}; do\n  x{n}=$i\ndone\ncat <<END\nline $x{n}\nEND" for n in range(50))
+    c = boxed.create("bash")
+    ev = boxed.run(text + "\nread -r y <<<'last'; echo $y", c, "bash")
+    assert not ev.error, ev.error
+    assert "".join(ev.stdout).split("\n") == [*(f"line {n}" for n in range(50)), "last", ""]
+    assert boxed.delete(c).status_code == 200
+
+
 def test_a_table_of_pandas(boxed):
     ev = boxed.run("import pandas as pd\npd.DataFrame({'name': ['a <b>', 'c'], 'n': [1, 2.5]})")
     assert not ev.error, ev.error
