@@ -166,9 +166,11 @@ static void put_target(const struct request *q, struct buf *out)
 
 static void put_headers(const struct request *q, struct buf *out)
 {
+    bool has_host = false;
     for (size_t i = 0; i < q->h->n_headers; i++) {
         const struct h1_header *h = &q->h->headers[i];
         bool is_host = str_eq_nocase(h->name, STR("host"));
+        has_host = has_host || is_host;
         if (!is_host && is_dropped(q, h->name)) {
             continue;
         }
@@ -180,6 +182,9 @@ static void put_headers(const struct request *q, struct buf *out)
             (void)buf_add_str(out, h->value);
         }
         (void)buf_add_cstr(out, "\r\n");
+    }
+    if (!has_host && q->h->host.n) { /* HTTP/1.0 may say it in the target only, which lost it */
+        (void)buf_printf(out, "Host: %.*s\r\n", STR_FMT(q->h->host));
     }
     for (size_t i = 0; q->binding && i < q->binding->n_headers; i++) {
         const struct vault_header *h = &q->binding->headers[i];
