@@ -2,7 +2,6 @@
 
 #include "server/runtime/oci/childstack.h"
 
-#include <errno.h>
 #include <sys/mman.h>
 
 #ifdef __SANITIZE_ADDRESS__
@@ -20,10 +19,8 @@ char *childstack_make(size_t size)
 
 void childstack_free(char *stack, size_t size)
 {
-    int saved = errno;
     /* The child left its frames without returning, so AddressSanitizer still guards them, and would
      * accuse whoever is given these addresses next. */
     ASAN_UNPOISON_MEMORY_REGION(stack, size);
     (void)munmap(stack, size);
-    errno = saved;
 }

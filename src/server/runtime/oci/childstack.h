@@ -6,5 +6,5 @@
 
 /* Its lowest address, or NULL and errno. */
 char *childstack_make(size_t size);
-/* Once the child is gone or another program. Keeps errno. */
+/* Once the child is gone or another program. */
 void childstack_free(char *stack, size_t size);
